@@ -19,7 +19,7 @@ use tidegate_core::{
     run::record::{NewSend, Record, Sent, Then},
     time::Timestamp,
 };
-use tidegate_store::{ManualClock, MemoryStore, Store, commit};
+use tidegate_store::{ManualClock, MemoryStore, commit};
 use tidegate_testkit::{
     fault::{Failure, FaultStore},
     torture::Dice,

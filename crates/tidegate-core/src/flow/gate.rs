@@ -136,7 +136,7 @@ pub fn requeue<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
         return advance(draft, run);
     }
     queue_up(draft, run)?;
-    hand_on(draft, freed)
+    settle_all(draft, freed)
 }
 
 /// Adds a run to the queue of its next gate.
@@ -181,6 +181,12 @@ pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<G
 /// gates that the command has set aside are among them.
 pub fn hand_on<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> {
     gates.extend(draft.take_aside());
+    settle_all(draft, gates)
+}
+
+/// Admits the next runs at each of the gates, without those that are set aside: a run that is queued
+/// again gets its own slots back before runs of a worse rank come from other gates.
+pub(super) fn settle_all<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> {
     gates.sort_by_cached_key(|gate| (gate.scope().map(|scope| scope.order()), gate.clone()));
     gates.dedup();
     gates.into_iter().try_for_each(|gate| settle(draft, &gate))

@@ -234,7 +234,7 @@ pub(crate) fn park<E>(
     freed.sort();
     freed.dedup();
     gate::queue_up(draft, run)?;
-    gate::hand_on(draft, freed)
+    gate::settle_all(draft, freed)
 }
 
 /// Spends the throttle turns of a run that is leased. The turn of a step is in the plan no longer.

@@ -30,6 +30,9 @@ use crate::{
 /// The row of an override has its number as its name.
 const OVERRIDE: &str = "app: \"$overrides\", name: \"";
 
+/// The body of an override has the number of the chore that ends it.
+const EXPIRY: &str = "\\\"expiry\\\":";
+
 /// The tiers of runs behind the first of their value begin here.
 const BEHIND: i64 = 1 << 62;
 
@@ -179,7 +182,7 @@ impl Player {
     fn rename(&mut self, text: &str) -> String {
         let mut out = String::new();
         let mut rest = text;
-        while let Some((at, kind)) = ["Seq(", "run_", "evt_", "tier: ", OVERRIDE]
+        while let Some((at, kind)) = ["Seq(", "run_", "evt_", "tier: ", OVERRIDE, EXPIRY]
             .iter()
             .filter_map(|kind| Some((rest.find(kind)?, *kind)))
             .min()
@@ -198,7 +201,7 @@ impl Player {
                 }
                 id = format!("Seq({number}");
             }
-            if kind == OVERRIDE {
+            if kind == OVERRIDE || kind == EXPIRY {
                 id = format!("Seq({}", &rest[from..end]);
             }
             let next = self.names.len();

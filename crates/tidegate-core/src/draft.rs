@@ -61,6 +61,8 @@ pub struct Draft {
     queues: BTreeMap<Seq, Queue>,
     /// The catalogs of workspaces whose definitions this draft has changed.
     redefined: BTreeMap<Workspace, Arc<Catalog>>,
+    /// Gates that the current command has freed and not handed on yet.
+    freed: Vec<GateKey>,
 }
 
 /// The runs of a gate's queue that were read or added, in order.
@@ -122,9 +124,10 @@ impl Draft {
         }
         let (changed, undo) = (BTreeMap::new(), Vec::new());
         let redefined = BTreeMap::new();
-        let (probed, expected) = (None, Arc::default());
+        let (probed, expected, freed) = (None, Arc::default(), Vec::new());
         let kinds = BTreeSet::new();
-        Self { base, changed, kinds, undo, used: 0, salt: 0, probed, expected, queues, redefined }
+        let (used, salt) = (0, 0);
+        Self { base, changed, kinds, undo, used, salt, probed, expected, queues, redefined, freed }
     }
 
     /// Creates a probing draft, which records the reads of its commands.
@@ -208,6 +211,7 @@ impl Draft {
         decide: impl FnOnce(&mut Self) -> Decided<T, E>,
     ) -> Decided<T, E> {
         let (mark, redefined) = (self.undo.len(), self.redefined.clone());
+        let freed = self.freed.clone();
         let mut outcome = decide(self);
         if outcome.is_ok() && self.changed.len() > MAX_CHANGES {
             outcome = Err(Stop::Full);
@@ -216,9 +220,19 @@ impl Draft {
             for (key, before) in self.undo.split_off(mark).into_iter().rev() {
                 self.change(key, before);
             }
-            self.redefined = redefined;
+            (self.redefined, self.freed) = (redefined, freed);
         }
         outcome
+    }
+
+    /// Sets freed gates aside, which the command hands on together with those that it frees next.
+    pub(crate) fn set_aside(&mut self, freed: Vec<GateKey>) {
+        self.freed.extend(freed);
+    }
+
+    /// Returns the gates that were set aside.
+    pub(crate) fn take_aside(&mut self) -> Vec<GateKey> {
+        std::mem::take(&mut self.freed)
     }
 
     /// Returns the current time by the store's clock.

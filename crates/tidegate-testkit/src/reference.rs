@@ -8,7 +8,9 @@ mod admit;
 mod fields;
 mod gates;
 mod meter;
+mod overrides;
 mod steps;
+mod turns;
 
 use std::collections::BTreeMap;
 
@@ -16,7 +18,9 @@ use serde_json::Value;
 
 use fields::{holds, key_of, text};
 use meter::Meter;
-pub use steps::Entry;
+pub use overrides::{Keys, Override, Target};
+pub use steps::{Ask, Entry};
+use turns::{FairValue, TurnsAt};
 
 /// A time or a duration, in microseconds.
 pub type Time = i128;
@@ -76,6 +80,8 @@ struct Run {
     /// The costs of the run at each gate, by the position of the gate's limits.
     costs: Vec<Vec<i128>>,
     passed: usize,
+    /// The values of `fair` at those gates that were fair when the run was admitted.
+    values: BTreeMap<Place, FairValue>,
     /// The gate of its step that has a place in a pool, or for which the run is queued, and its
     /// cost.
     step: Option<(Place, i128)>,
@@ -144,8 +150,7 @@ pub struct Told {
 pub struct Reference {
     now: Time,
     releases: BTreeMap<String, Vec<Value>>,
-    /// The limit of each pool, and whether a run holds it until its end.
-    pools: BTreeMap<String, (i128, bool)>,
+    pools: BTreeMap<String, Pool>,
     /// Workflows in the order of their first release, and the index of the one that had the last
     /// turn.
     turns: (Vec<String>, Option<usize>),
@@ -159,6 +164,20 @@ pub struct Reference {
     /// Expiry and run of each claim.
     claims: BTreeMap<Place, (Time, Ordinal)>,
     arrivals: u64,
+    /// The turns of values at fair gates with a queue.
+    turns_at: BTreeMap<Place, TurnsAt>,
+    /// Whether any limit is fair.
+    any_fair: bool,
+    overrides: Vec<Override>,
+}
+
+/// A pool with a limit on runs.
+#[derive(Clone, Debug)]
+struct Pool {
+    limit: i128,
+    /// Whether a run holds it until its end.
+    span_run: bool,
+    fair: Option<Value>,
 }
 
 impl Reference {
@@ -168,7 +187,10 @@ impl Reference {
     pub fn declare(&mut self, pool: &Value) {
         let name = text(pool, "name").expect("a name");
         let limit = fields::number(&pool["concurrency"], "limit").expect("a limit");
-        self.pools.insert(name, (limit, pool["concurrency"]["span"] == "run"));
+        let span_run = pool["concurrency"]["span"] == "run";
+        let fair = pool["concurrency"].get("fair").cloned();
+        self.any_fair |= fair.is_some();
+        self.pools.insert(name, Pool { limit, span_run, fair });
     }
 
     /// Releases a definition: a workflow, or an action with its `flow`.
@@ -178,6 +200,7 @@ impl Reference {
         if !self.turns.0.contains(&name) {
             self.turns.0.push(name.clone());
         }
+        self.any_fair |= definition.to_string().contains("\"fair\"");
         self.releases.entry(name).or_default().push(definition.clone());
         self.settle();
     }
@@ -236,6 +259,7 @@ impl Reference {
         let mut ready = self.ready();
         ready.retain(|&run| !self.runs[run].is_expired(now));
         let (mut left, mut taken) = (ready.clone(), Vec::new());
+        let before = self.turns.1;
         let (names, last) = &mut self.turns;
         // A workflow without ready runs is skipped. After one round of skipped workflows no ready
         // run is left.
@@ -251,7 +275,19 @@ impl Reference {
             }
         }
         let leased: Vec<Ordinal> = ready.into_iter().filter(|run| taken.contains(run)).collect();
-        for &run in &leased {
+        // The next turn is after the workflow of the last run that is leased.
+        let workflow = |run: Ordinal| &self.runs[run].workflow;
+        let last = taken.iter().rev().find(|&&run| !self.is_paused(run)).copied();
+        let at = last.and_then(|run| self.turns.0.iter().position(|name| name == workflow(run)));
+        self.turns.1 = at.or(before);
+        let mut driven = Vec::new();
+        for run in leased {
+            if self.is_paused(run) {
+                // It was ready before the pause.
+                self.give_start_back(run);
+                self.settle();
+                continue;
+            }
             if !self.runs[run].started {
                 for (place, costs) in self.turns_of(run) {
                     self.spend(&place, &costs);
@@ -260,8 +296,9 @@ impl Reference {
             self.runs[run].started = true;
             self.runs[run].state = State::Driven(engine);
             self.settle();
+            driven.push(run);
         }
-        leased
+        driven
     }
 
     /// Completes or fails a driven run (spec G7).
@@ -315,7 +352,8 @@ impl Reference {
         let turns = runs.clone().filter_map(|run| self.turn_due(run));
         let patience = runs.filter_map(|run| Some(self.leaves_at(run)?.0));
         let deferred = self.deferred.iter().map(|(due, ..)| *due);
-        asleep.chain(folds).chain(turns).chain(patience).chain(deferred).min()
+        let ends = self.override_ends();
+        asleep.chain(folds).chain(turns).chain(patience).chain(deferred).chain(ends).min()
     }
 
     /// Returns the next time at which a fold is due.
@@ -331,6 +369,7 @@ impl Reference {
 
     /// Processes everything that is due, in the order of due times.
     pub fn sweep(&mut self) {
+        self.expire_overrides();
         self.settle();
         loop {
             let folds = self.folds.iter().enumerate().filter(|(_, fold)| fold.blocked.is_none());
@@ -417,12 +456,16 @@ impl Reference {
     /// Returns the queue of each gate or throttle, in order.
     pub fn lines(&self) -> BTreeMap<Place, Vec<Ordinal>> {
         let mut lines = BTreeMap::<Place, Vec<Ordinal>>::new();
-        for run in self.by_rank(|run| run.state == State::Line && run.passed < run.way.len()) {
+        let waits = |run: &Run| run.state == State::Line && run.passed < run.way.len();
+        let held = |run: &Ordinal| !self.overrides.is_empty() && self.is_held_back(*run);
+        for run in self.by_rank(waits).into_iter().filter(|run| !held(run)) {
             let (_, place) = &self.runs[run].way[self.runs[run].passed];
             lines.entry(place.clone()).or_default().push(run);
         }
         for (place, line) in &mut lines {
-            line.sort_by_key(|&run| self.order(run, place));
+            line.sort_by_key(|&run| {
+                (self.fair_order(run, place).unwrap_or_default(), self.order(run, place))
+            });
         }
         lines
     }

@@ -4,10 +4,12 @@
 //! among the known ones. A [`Player`] turns moves into commands, with the answers that its own
 //! store gave so far. So the same moves can be played on stores that number their rows differently.
 
+mod limits;
 mod player;
 
 use std::ops::Range;
 
+pub use limits::Limits;
 pub use player::Player;
 
 use serde_json::{Value, json};
@@ -83,6 +85,8 @@ pub enum Move {
     Release { workflow: &'static str, version: u32 },
     /// Performs an operation on streams.
     Stream(Streams),
+    /// Changes limits as an operator.
+    Limits(Limits),
     /// Advances the time and sweeps.
     Pass { ms: u64 },
     /// Marks the engine dead and reaps its runs.
@@ -130,6 +134,22 @@ pub enum Goes {
     Retries(u64),
     /// Is handed over, because its engine shuts down.
     Yields,
+    /// Asks for a place of a step in a pool.
+    Asks {
+        /// The pool.
+        pool: &'static str,
+        /// The key, and the value of `fair`.
+        key: u64,
+    },
+    /// Waits for a place of a step in a pool.
+    Parks {
+        /// The pool.
+        pool: &'static str,
+        /// The key, and the value of `fair`.
+        key: u64,
+    },
+    /// Ends the place of its last step without a record.
+    Leaves,
 }
 
 /// Operations on streams and reactions.
@@ -195,6 +215,7 @@ pub fn definitions(version: u32) -> Vec<Value> {
         json!({ "flow": "chat", "name": "newest", "concurrency": "latest" }),
         json!({ "flow": "chat", "name": "last", "concurrency": { "policy": "debounce", "periodMs": 30 + more } }),
     ];
+    all.extend(limits::definitions(more));
     for (n, definition) in all.iter_mut().enumerate() {
         definition["version"] = json!(version);
         if definition.get("flow").is_none() {
@@ -216,12 +237,12 @@ const SCHEDULE: &str = "@daily";
 /// The scheduled workflows, which are the first two definitions.
 const SCHEDULED: [&str; 2] = ["plain", "limit"];
 
-const WORKFLOWS: [&str; 11] = [
+const WORKFLOWS: [&str; 15] = [
     "plain", "limit", "cost", "throttle", "rate", "quiet", "pile", "single", "hand", "soon",
-    "fresh",
+    "fresh", "turns", "pooled", "asking", "bounded",
 ];
 
-const ACTIONS: [&str; 5] = ["queue", "reject", "restart", "newest", "last"];
+const ACTIONS: [&str; 6] = ["queue", "reject", "restart", "newest", "last", "full"];
 
 /// Maximum number of commands in one transaction.
 const TOGETHER: u64 = 6;
@@ -258,7 +279,8 @@ impl Chance {
             78..79 => {
                 Move::Release { workflow: self.one(&WORKFLOWS), version: self.one(&[1, 2, 4]) }
             }
-            79..88 => Move::Stream(self.streams()),
+            79..84 => Move::Stream(self.streams()),
+            84..88 => Move::Limits(self.limits()),
             88..99 => Move::Pass { ms: self.below(60) },
             _ => Move::Lose,
         }
@@ -280,7 +302,9 @@ impl Chance {
     fn sent(&mut self) -> Sent {
         let name = self.one(&["all", "plain", "limit", "throttle", "rate", "quiet", "pile"]);
         let name = if self.below(4) == 0 {
-            self.one(&["single", "hand", "soon", "fresh", "cost", "none"])
+            let more = ["single", "hand", "soon", "fresh", "cost", "none"];
+            let limited = ["turns", "turns", "pooled", "asking", "bounded"];
+            if self.below(2) == 0 { self.one(&more) } else { self.one(&limited) }
         } else {
             name
         };
@@ -291,7 +315,10 @@ impl Chance {
     }
 
     fn goes(&mut self) -> Goes {
-        match self.below(16) {
+        match self.below(20) {
+            16..18 => Goes::Asks { pool: self.one(&limits::POOLS), key: self.below(3) },
+            18 => Goes::Parks { pool: self.one(&limits::POOLS), key: self.below(3) },
+            19 => Goes::Leaves,
             0..6 => Goes::Completes,
             6 => Goes::Fails,
             7 => Goes::Steps,

@@ -14,7 +14,7 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
-use worlds::{Case, Field, Op, case, check};
+use worlds::{Case, Change, Field, Op, case, check};
 
 /// Returns the configuration: as many cases as fit into about twenty seconds, the same in every
 /// run, so that a change does not fail for an earlier fault. `PROPTEST_CASES` runs that many new
@@ -120,6 +120,73 @@ fn a_run_that_lost_its_worker_is_not_overtaken_at_a_later_gate() {
     agree(vec![pooled], Vec::new(), vec![post.clone(), Op::Lease(1), post, Op::Lose]);
 }
 
+/// spec A2, L8: an event that is refused leaves the window as it was, also if the window would have
+/// been flushed before it.
+#[test]
+fn a_refused_event_does_not_flush_the_window() {
+    let window = json!({
+        "name": "w0", "singleton": { "key": "a", "mode": "skip" },
+        "debounce": { "edge": "both", "keep": "all", "key": "a", "periodMs": 13 },
+        "concurrency": { "pool": "px", "key": "a", "cost": "c" },
+    });
+    let post = Op::Post { name: "w0", a: Field::One, b: Field::One };
+    let mut ops = vec![Op::Tick(1); 23];
+    // The costs follow from the numbers of the events: 1, 1 and 2, of a limit of 2.
+    for n in [12, 20, 21] {
+        ops[n] = post.clone();
+    }
+    (ops[13], ops[14]) = (Op::Lease(1), Op::Cancel(0));
+    agree(vec![window], Vec::new(), ops);
+}
+
+/// spec L8: a newer request that joins a waiting run brings its own cost, also if its key at the
+/// gate is another one. Before, such a run took one unit.
+#[test]
+fn a_request_that_joins_a_run_brings_its_cost_under_another_key() {
+    let action = json!({
+        "flow": "f", "name": "x",
+        "concurrency": [
+            { "policy": "debounce", "periodMs": 15 },
+            { "limit": 2, "key": "input.a", "cost": "input.c" },
+        ],
+    });
+    let call = |a| Op::Call { action: "x", session: Some("s"), a };
+    let other = Op::Call { action: "x", session: Some("t"), a: Field::One };
+    let mut ops = vec![Op::Tick(1); 20];
+    // The costs are 2, 1 and 2.
+    (ops[1], ops[2], ops[3]) = (other, Op::Tick(20), Op::Lease(1));
+    (ops[9], ops[10]) = (call(Field::One), Op::Tick(20));
+    ops[12] = call(Field::TextOne);
+    agree(vec![action], Vec::new(), ops);
+}
+
+/// spec L7: a pause of a pool does not change which cost of a step fits. Before, a step whose cost
+/// was above the limit parked.
+#[test]
+fn a_step_above_the_limit_fails_while_the_pool_is_paused() {
+    let plain = json!({ "name": "w0" });
+    let pause = Op::Override { goal: 1, key: None, change: Change::Pause(true), ends: None };
+    let enter = Op::Enter { at: 0, key: Field::One, value: Field::One, cost: 3, parks: true };
+    let post = Op::Post { name: "w0", a: Field::One, b: Field::One };
+    agree(vec![plain], Vec::new(), vec![post, Op::Lease(1), pause, enter]);
+}
+
+/// spec G4, L5: the end of a run hands its own gates and those of its steps on together. Before, a
+/// run that waited for the step's place was passed over at the gate after it.
+#[test]
+fn a_run_that_waits_for_the_place_of_a_step_is_not_passed_over() {
+    let pooled = json!({
+        "name": "w0", "concurrency": [{ "limit": 1 }, { "pool": "px", "key": "a" }],
+    });
+    let post = |a| Op::Post { name: "w0", a, b: Field::One };
+    let enter = Op::Enter { at: 0, key: Field::One, value: Field::One, cost: 2, parks: false };
+    for ends in [Op::Complete(0), Op::Lose] {
+        let before = vec![post(Field::TextOne), Op::Lease(1), enter.clone()];
+        let after = vec![post(Field::One), post(Field::TextOne), ends];
+        agree(vec![pooled.clone()], Vec::new(), [before, after].concat());
+    }
+}
+
 /// A release reads all live runs in a few rounds, not in several rounds for each run.
 #[test]
 fn a_release_takes_many_live_runs_along() {
@@ -133,7 +200,7 @@ fn a_release_takes_many_live_runs_along() {
 }
 
 fn agree(definitions: Vec<Value>, later: Vec<Value>, ops: Vec<Op>) {
-    let case = Case { definitions, later, ops };
+    let case = Case { definitions, later, ops, fair: false };
     if let Err(difference) = check(&case) {
         panic!("{difference}{case:?}");
     }

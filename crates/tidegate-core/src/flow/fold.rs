@@ -18,13 +18,14 @@ use super::{
     cost::Cost,
     debounce::Edge,
     gate, idempotency,
-    plan::{Candidate, Results},
+    plan::{Candidate, GateStep, Results},
     policy,
     verdict::{By, Verdict},
 };
 use crate::{
     draft::{Decided, Draft, Stop},
     id::{EventId, RunId},
+    key::Key,
     reads::Scan,
     row::{
         BatchCosts, Class, Costs, Fold, Gate, GateKey, GateState, Item, Part, Phase, Row, RowKey,
@@ -304,7 +305,7 @@ fn join_fired(
     // enter now.
     let next = run.plan.get(run.entered).map(|need| need.gate.clone());
     for need in run.plan.iter_mut().skip(run.entered) {
-        let step = candidate.plan()?.iter().find(|step| step.planned.gate == need.gate);
+        let step = of_gate(candidate.plan()?, &need.gate);
         need.costs = step.map_or_else(Costs::default, |step| step.planned.costs.clone());
         need.given = step.and_then(|step| step.planned.given.clone());
     }
@@ -327,6 +328,14 @@ fn join_fired(
     let given = gate::give(draft, &coming)?;
     gate::hand_on(draft, given)?;
     Ok(Some(Verdict::Coalesced { run, by: By::scope(scope), fire_at }))
+}
+
+/// Returns the step of a newer event's plan for a gate of the run that it joins. The run keeps the
+/// keys of its first event, so the gate may have another key than that of the newer one.
+fn of_gate<'a>(plan: &'a [GateStep], gate: &GateKey) -> Option<&'a GateStep> {
+    let whole = |gate: &GateKey| gate.scope().map(|scope| Scope { key: Key::Whole, ..scope });
+    let (same, control) = (plan.iter().find(|step| step.planned.gate == *gate), whole(gate));
+    same.or_else(|| plan.iter().find(|step| whole(&step.planned.gate) == control))
 }
 
 /// Opens a window or buffer for `run`, or for a new run.

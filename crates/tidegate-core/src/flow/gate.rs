@@ -75,7 +75,9 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
                 gate.due = earlier(gate.due, due);
                 draft.put(gate);
                 draft.put(run);
-                return Ok(());
+                // The run may be the next one by its tag, and cost less than the first run before.
+                let enters = waiting && need.share.is_some() && due == Some(draft.now());
+                return if enters { settle(draft, &need.gate) } else { Ok(()) };
             }
         }
     }
@@ -134,7 +136,7 @@ pub fn requeue<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
         return advance(draft, run);
     }
     queue_up(draft, run)?;
-    hand_on(draft, freed)
+    settle_all(draft, freed)
 }
 
 /// Adds a run to the queue of its next gate.
@@ -175,9 +177,18 @@ pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<G
 }
 
 /// Admits the next runs at each of the gates, in the order in which runs take them: a run that is
-/// admitted at one gate and has the best rank at the next one is not passed over there.
+/// admitted at one gate and has the best rank at the next one is not passed over there. So the
+/// gates that the command has set aside are among them.
 pub fn hand_on<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> {
+    gates.extend(draft.take_aside());
+    settle_all(draft, gates)
+}
+
+/// Admits the next runs at each of the gates, without those that are set aside: a run that is queued
+/// again gets its own slots back before runs of a worse rank come from other gates.
+pub(super) fn settle_all<E>(draft: &mut Draft, mut gates: Vec<GateKey>) -> Decided<(), E> {
     gates.sort_by_cached_key(|gate| (gate.scope().map(|scope| scope.order()), gate.clone()));
+    gates.dedup();
     gates.into_iter().try_for_each(|gate| settle(draft, &gate))
 }
 

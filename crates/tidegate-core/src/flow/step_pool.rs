@@ -30,8 +30,8 @@ use crate::{
     json::Payload,
     key::{Key, Path},
     row::{
-        Costs, GateKey, GateState, Hold, Phase, PlannedGate, Run, RunError, Scope, Span, Wait,
-        WaitOn,
+        Costs, GateKey, GateState, Hold, Phase, PlannedGate, Run, RunError, Scope, ShareOf, Span,
+        Wait, WaitOn,
     },
     time::Timestamp,
 };
@@ -52,6 +52,9 @@ pub struct PoolAsk {
     pub key: Option<Key>,
     /// The units that the step takes.
     pub cost: u32,
+    /// The value that takes turns, at the parts of the pool that are `fair` (spec L16); none for
+    /// the one value of all runs and steps without it.
+    pub fair_by: Option<Key>,
 }
 
 /// Answer to a step that asks for its pools.
@@ -80,8 +83,17 @@ pub fn key_of(value: &Value) -> Option<Key> {
 /// Gates and meters that a step passes.
 #[derive(Debug, Default)]
 pub(crate) struct Needs {
-    gates: Vec<(GateKey, Costs)>,
+    gates: Vec<Need>,
     spends: Vec<Spend>,
+}
+
+/// A gate that a step passes.
+#[derive(Debug)]
+struct Need {
+    gate: GateKey,
+    costs: Costs,
+    /// The value of the step, if the gate is fair.
+    share: Option<Key>,
 }
 
 /// Result of the request of a run that is about to wait for a step.
@@ -115,7 +127,8 @@ pub(crate) fn ask<E>(
     }
     let now = draft.now();
     let mut open = Vec::new();
-    for (key, costs) in &needs.gates {
+    for need in &needs.gates {
+        let (key, costs) = (&need.gate, &need.costs);
         let Some(mut gate) = draft.gate(key)?.cloned() else {
             let scope = key.scope();
             let limit =
@@ -123,7 +136,7 @@ pub(crate) fn ask<E>(
             if limit.transpose()? == Some(Limit::Closed) {
                 return Ok(PoolAnswer::Waits);
             }
-            open.push((key, costs, None));
+            open.push((need, None));
             continue;
         };
         let limit = gate::limit(draft, &gate)?;
@@ -132,12 +145,13 @@ pub(crate) fn ask<E>(
         if waiting || gate::room(&gate.state, costs, &limit, now).is_err() {
             return Ok(PoolAnswer::Waits);
         }
-        open.push((key, costs, Some(gate)));
+        open.push((need, Some(gate)));
     }
     if rate_limit::spend(draft, &needs.spends)?.is_some() {
         return Ok(PoolAnswer::Waits);
     }
-    for (key, costs, gate) in open {
+    for (need, gate) in open {
+        let (key, costs) = (&need.gate, &need.costs);
         let mut gate = gate.map_or_else(|| gate::gate_or_new(draft, key), Ok)?;
         gate.at = gate.at.max(now);
         let limit = gate::limit(draft, &gate)?;
@@ -147,7 +161,7 @@ pub(crate) fn ask<E>(
                     Some(hold) => hold.cost = hold.cost.saturating_add(costs.one()),
                     None => slots.holders.push(Hold::new(run.id, costs.one())),
                 }
-                plan(run, step, key, costs);
+                plan(run, step, need);
                 draft.put(gate);
             }
             // The run is leased: its attempt starts now.
@@ -211,8 +225,8 @@ pub(crate) fn park<E>(
 ) -> Decided<(), E> {
     let keep = run.executing().min(run.entered);
     let mut freed = gate::vacate(draft, &mut run, keep)?;
-    for (key, costs) in &needs.gates {
-        plan(&mut run, &step, key, costs);
+    for need in &needs.gates {
+        plan(&mut run, &step, need);
     }
     run.in_pools.push(step);
     let Some(next) = run.plan.get(run.entered) else { return gate::advance(draft, run) };
@@ -220,7 +234,7 @@ pub(crate) fn park<E>(
     freed.sort();
     freed.dedup();
     gate::queue_up(draft, run)?;
-    gate::hand_on(draft, freed)
+    gate::settle_all(draft, freed)
 }
 
 /// Spends the throttle turns of a run that is leased. The turn of a step is in the plan no longer.
@@ -276,8 +290,9 @@ pub(crate) fn leave<E>(
 }
 
 /// Adds a gate that a step needs to the plan of its run. Of an executing gate that the run needs
-/// already, it takes more units (spec L5).
-fn plan(run: &mut Run, step: &str, gate: &GateKey, costs: &Costs) {
+/// already, it takes more units (spec L5), and the run keeps its value there.
+fn plan(run: &mut Run, step: &str, need: &Need) {
+    let Need { gate, costs, share } = need;
     let is_turn = gate.class().is_some_and(|class| class.is_throttle());
     let same = |need: &&mut PlannedGate| !is_turn && need.gate == *gate;
     if let Some(need) = run.plan.iter_mut().find(same) {
@@ -288,7 +303,9 @@ fn plan(run: &mut Run, step: &str, gate: &GateKey, costs: &Costs) {
     let at = run.plan.iter().position(|need| gate.comes_before(&need.gate));
     let at = at.unwrap_or(run.plan.len());
     let span = if is_turn { Span::Start } else { Span::Executing };
-    let mut planned = PlannedGate { costs: costs.clone(), ..PlannedGate::new(gate.clone(), span) };
+    let share = share.clone().map(|value| ShareOf { value, number: None });
+    let of_step = PlannedGate::new(gate.clone(), span);
+    let mut planned = PlannedGate { costs: costs.clone(), share, ..of_step };
     planned.steps.insert(step.to_owned(), costs.one());
     run.plan.insert(at, planned);
     run.entered = if run.phase == Phase::Driven { run.entered + 1 } else { run.entered.min(at) };
@@ -307,15 +324,16 @@ fn needs(catalog: &Catalog, run: &Run, step: &str, asks: &[PoolAsk]) -> Result<N
         match parts(catalog, run, ask) {
             Ok(parts) => parts.into_iter().for_each(|(scope, part, limits)| {
                 let into = if part == Part::RateLimit { &mut meters } else { &mut gates };
-                add(into, scope, ask.cost, limits);
+                add(into, Use { scope, cost: ask.cost, limits, value: ask.fair_by.as_ref() });
             }),
             Err(problem) => problems.push(problem),
         }
     }
     let mut needs = Needs::default();
-    for (scope, cost, limits) in gates {
-        let (key, limit) = (GateKey::new(&scope), catalog.limit(&scope, None));
-        let same = |need: &&PlannedGate| need.span == Span::Executing && need.gate == key;
+    for Use { scope, cost, limits, value } in gates {
+        // A pause or a closing delays a step, but does not change which cost fits.
+        let (gate, limit) = (GateKey::new(&scope), catalog.open_limit(&scope, None));
+        let same = |need: &&PlannedGate| need.span == Span::Executing && need.gate == gate;
         let own = run.plan.iter().find(same).map_or(0, PlannedGate::own_cost);
         if let Limit::Slots(limit) = limit
             && u64::from(own) + u64::from(cost) > u64::from(limit)
@@ -325,9 +343,11 @@ fn needs(catalog: &Catalog, run: &Run, step: &str, asks: &[PoolAsk]) -> Result<N
             let rule = format!("cost {cost}{of_run} exceeds limit {limit} of pool `{pool}`");
             problems.push(Problem { code: "CostExceedsLimit", rule });
         }
-        needs.gates.push((key, Costs::new(vec![cost; limits])));
+        let of_step = || value.cloned().unwrap_or(Key::Missing);
+        let share = catalog.fair(&scope).map(|_| of_step());
+        needs.gates.push(Need { gate, costs: Costs::new(vec![cost; limits]), share });
     }
-    for (scope, cost, _) in meters {
+    for Use { scope, cost, .. } in meters {
         let Limit::Rates(rates) = catalog.limit(&scope, None) else { continue };
         let owner = By::scope(&scope).limiter();
         for rate in rates.iter().filter(|rate| cost > rate.burst) {
@@ -342,11 +362,24 @@ fn needs(catalog: &Catalog, run: &Run, step: &str, asks: &[PoolAsk]) -> Result<N
     Err(RunError { code: (*code).to_owned(), message })
 }
 
-/// Adds a use of a gate; two uses of one gate are one of summed cost.
-fn add(uses: &mut Vec<(Scope, u32, usize)>, scope: Scope, cost: u32, limits: usize) {
-    match uses.iter_mut().find(|(known, ..)| *known == scope) {
-        Some((_, sum, _)) => *sum = sum.saturating_add(cost),
-        None => uses.push((scope, cost, limits)),
+/// Use of one part of a pool by a step.
+struct Use<'a> {
+    scope: Scope,
+    cost: u32,
+    /// The number of the part's limits.
+    limits: usize,
+    /// The value of `fair` that the step names.
+    value: Option<&'a Key>,
+}
+
+/// Adds a use of a gate; two uses of one gate are one of summed cost, with the first value.
+fn add<'a>(uses: &mut Vec<Use<'a>>, new: Use<'a>) {
+    match uses.iter_mut().find(|known| known.scope == new.scope) {
+        Some(known) => {
+            known.cost = known.cost.saturating_add(new.cost);
+            known.value = known.value.or(new.value);
+        }
+        None => uses.push(new),
     }
 }
 
@@ -363,7 +396,7 @@ fn parts(
     run: &Run,
     ask: &PoolAsk,
 ) -> Result<Vec<(Scope, Part, usize)>, Problem> {
-    let PoolAsk { pool: name, key, cost } = ask;
+    let PoolAsk { pool: name, key, cost, fair_by: _ } = ask;
     let Some(pool) = catalog.pools().get(name) else {
         let known: Vec<&str> = catalog.pools().iter().map(|pool| &*pool.name).collect();
         let fix = if known.is_empty() {

@@ -348,8 +348,9 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     }
     // Places of steps end with the lease, also those of steps that had not begun.
     let freed = step_pool::leave(draft, &mut run, |_| true)?;
+    draft.set_aside(freed);
     release(draft, run, report.then.clone())?;
-    gate::hand_on(draft, freed)?;
+    gate::hand_on(draft, Vec::new())?;
     Ok(Recorded::LetGo)
 }
 

@@ -216,12 +216,13 @@ pub fn reap<E>(
         end::stopped(draft, run)?;
         return Ok(Answer::Changed(true));
     }
-    let places = step_pool::leave(draft, &mut run, |_| true)?;
+    let freed = step_pool::leave(draft, &mut run, |_| true)?;
+    draft.set_aside(freed);
     run.takeovers = run.takeovers.saturating_add(1);
     let reason = count_death(draft, &mut run, max_deaths)?;
     if reason.is_none() && !run.pausing {
         gate::requeue(draft, run)?;
-        gate::hand_on(draft, places)?;
+        gate::hand_on(draft, Vec::new())?;
         return Ok(Answer::Changed(true));
     }
     let keep = run.executing().min(run.entered);
@@ -231,7 +232,7 @@ pub fn reap<E>(
         (run.pausing, run.pause_reason) = (true, reason.clone());
     }
     draft.put(run);
-    gate::hand_on(draft, places)?;
+    gate::hand_on(draft, Vec::new())?;
     Ok(reason.map_or(Answer::Changed(true), |reason| Answer::Paused { reason }))
 }
 

@@ -47,13 +47,13 @@ async fn served(world: &World) -> String {
     }
 }
 
-async fn tenant(world: &World, run: &Run) -> String {
+pub(super) async fn tenant(world: &World, run: &Run) -> String {
     let data = world.data_of(run.source.first()).await;
     data["tenant"].as_str().unwrap_or("-").to_owned()
 }
 
 /// Asserts that shares, queues and counts agree.
-async fn healthy(world: &World) {
+pub(super) async fn healthy(world: &World) {
     let mut checkup = Checkup::without_limits();
     world.dump().await.iter().for_each(|row| checkup.see(row));
     let findings = checkup.conclude().findings;
@@ -61,7 +61,7 @@ async fn healthy(world: &World) {
 }
 
 /// Returns the number of shares of the workspace.
-async fn shares(world: &World) -> usize {
+pub(super) async fn shares(world: &World) -> usize {
     let rows = world.dump().await;
     let shares = rows.iter().filter(|row| match row {
         Row::Gate(gate) => gate.key.is_of(&world.ws) && matches!(gate.state, GateState::Share(_)),

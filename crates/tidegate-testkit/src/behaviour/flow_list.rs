@@ -206,6 +206,16 @@ macro_rules! flow_behaviours {
                 why_names_the_turn,
                 engines_that_race_keep_the_turns,
             }
+            fair_steps {
+                steps_take_turns_by_weight,
+                many_steps_of_one_tenant_delay_nobody_else,
+                steps_without_a_value_are_one_value,
+                why_says_the_turn_of_a_step,
+                steps_pay_for_their_units,
+                steps_take_turns_at_a_throttle,
+                a_run_keeps_its_value_at_its_own_gate,
+                a_step_leaves_a_fair_queue,
+            }
             singleton {
                 skip_keeps_the_live_run_wherever_it_is,
                 cancel_replaces_the_live_run_wherever_it_is,

@@ -25,6 +25,7 @@ pub mod deploys;
 pub mod edges;
 pub mod explain;
 pub mod fair;
+pub mod fair_steps;
 mod flow_list;
 pub mod from_data;
 pub mod holds;

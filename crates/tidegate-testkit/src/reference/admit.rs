@@ -1,6 +1,8 @@
 //! Arrival and creation of runs, in the order of spec A1, and the windows and buffers between the
 //! two.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::{
@@ -8,7 +10,7 @@ use super::{
     fields::{
         cancelling, cost, count, entries, from_data, holds, key_from, limit_name, limits,
         meter_place, metered, meters, ms, place, policy, policy_name, policy_place, pool_place,
-        scoped, source, uses, version,
+        scoped, source, text, uses, version,
     },
 };
 
@@ -26,6 +28,12 @@ impl Reference {
             Some(run) if !self.fits_queue(run) => {
                 *self = before;
                 told("rejected", None)
+            }
+            // A refused event has no effect, also not the flush that would have made room for it
+            // (spec A2).
+            _ if matches!(verdict.outcome, "skipped" | "deduped") => {
+                *self = before;
+                verdict
             }
             _ => verdict,
         }
@@ -238,6 +246,7 @@ impl Reference {
             costs: Vec::new(),
             step: None,
             passed: 0,
+            values: BTreeMap::new(),
             stood: 0,
             started: false,
             stopping: None,
@@ -363,11 +372,14 @@ impl Reference {
         self.arrivals += 1;
         self.take(claim, &def, run);
         let way = self.way(name, &def, data);
+        let values = way.iter().filter_map(|(_, at)| Some((at.clone(), self.value_at(at, data)?)));
+        let values = values.collect();
         let it = &mut self.runs[run];
         it.version = version(&def);
         it.release = self.releases[name].len();
         it.rank = (self.now - shift, self.arrivals);
         it.way = way;
+        it.values = values;
         let events = if id.is_none() { vec![data.clone()] } else { it.events.clone() };
         let each = it.way.iter().map(|(_, place)| costs_at(&def, place, data, &events));
         it.costs = each.collect::<Option<_>>().expect("checked at the arrival");
@@ -501,7 +513,7 @@ impl Reference {
         pools.dedup();
         for place in pools {
             let narrow = place.control == "pool keyed";
-            let stop = match (self.pools[&place.owner].1, narrow) {
+            let stop = match (self.pools[&place.owner].span_run, narrow) {
                 (true, true) => Stop::RunLimit,
                 (true, false) => Stop::WideRunLimit,
                 (false, true) => Stop::Narrow,
@@ -516,7 +528,7 @@ impl Reference {
 
     /// Whether a run with these events could never enter one of its gates.
     fn never_fits(&self, def: &Value, data: &Value, events: &[Value]) -> bool {
-        too_costly(def, events) || self.too_costly_for_pools(def, data, events)
+        self.too_costly(def, data, events) || self.too_costly_for_pools(def, data, events)
     }
 
     /// Whether a run with these events could never enter a gate of a pool.
@@ -524,9 +536,35 @@ impl Reference {
         let places = uses(def).into_iter().map(|it| pool_place(it, data));
         let mut each = places.map(|place| (costs_at(def, &place, data, events), place));
         each.any(|(costs, place)| {
-            costs.is_none_or(|costs| costs[0] > 1 && costs[0] > self.pools[&place.owner].0)
+            costs.is_none_or(|costs| costs[0] > 1 && costs[0] > self.limit_of_pool(&place))
         })
     }
+
+    /// Whether a run with these events could never enter one of its own gates (spec L8), or has a
+    /// value that is no cost.
+    fn too_costly(&self, def: &Value, data: &Value, events: &[Value]) -> bool {
+        let name = owner(def);
+        let limits = limits(def).into_iter();
+        // The newest event has the number that would apply.
+        let own = |limit: &Value| {
+            let key = source(limit, "key").and_then(|key| key_from(data, &key));
+            let limit_name = limit_name(limit);
+            let number = from_data(&limit["limit"], events.last()?)?;
+            Some(self.limit_in_force(&place(&name, &limit_name, key), number))
+        };
+        let exceeds = |limit: &Value| {
+            cost(limit, events)
+                .is_none_or(|cost| limit.get("cost").is_some() && Some(cost) > own(limit))
+        };
+        let unread = |limit: &Value| cost(limit, events).is_none();
+        limits.into_iter().any(exceeds) || entries(def, "throttle").into_iter().any(unread)
+    }
+}
+
+/// Returns the name of a workflow, or of an action with its flow.
+fn owner(def: &Value) -> String {
+    let name = text(def, "name").expect("a name");
+    text(def, "flow").map_or(name.clone(), |flow| format!("{flow}/{name}"))
 }
 
 /// Returns the costs of a run at a gate: two uses of one gate of a pool are one of summed cost
@@ -535,8 +573,14 @@ fn costs_at(def: &Value, gate: &Place, data: &Value, events: &[Value]) -> Option
     if !gate.control.starts_with("pool") {
         return costs(def, &gate.control, events);
     }
-    let alike = uses(def).into_iter().filter(|it| pool_place(it, data) == *gate);
-    let each: Option<Vec<i128>> = alike.map(|it| cost(it, events)).collect();
+    let mut alike: Vec<&Value> =
+        uses(def).into_iter().filter(|it| pool_place(it, data) == *gate).collect();
+    if alike.is_empty() {
+        // A newer event joins a run, which keeps its keys.
+        let of_pool = |it: &&Value| text(it, "pool").as_ref() == Some(&gate.owner);
+        alike = uses(def).into_iter().filter(of_pool).take(1).collect();
+    }
+    let each: Option<Vec<i128>> = alike.into_iter().map(|it| cost(it, events)).collect();
     each.map(|each| vec![each.into_iter().sum()])
 }
 
@@ -591,20 +635,6 @@ fn costs(def: &Value, gate: &str, events: &[Value]) -> Option<Vec<i128>> {
     };
     let costs: Option<Vec<i128>> = limits.iter().map(|limit| cost(limit, events)).collect();
     costs.map(|costs| if costs.is_empty() { vec![1] } else { costs })
-}
-
-/// Whether a run with these events could never enter one of its gates (spec L8), or has a value
-/// that is no cost.
-fn too_costly(def: &Value, events: &[Value]) -> bool {
-    let limits = limits(def).into_iter();
-    // The newest event has the number that would apply.
-    let own = |limit: &Value| from_data(&limit["limit"], events.last()?);
-    let exceeds = |limit: &Value| {
-        cost(limit, events)
-            .is_none_or(|cost| limit.get("cost").is_some() && Some(cost) > own(limit))
-    };
-    let unread = |limit: &Value| cost(limit, events).is_none();
-    limits.into_iter().any(exceeds) || entries(def, "throttle").into_iter().any(unread)
 }
 
 /// Returns the shift of the rank; `None` if the event has a value that is none (spec L14).

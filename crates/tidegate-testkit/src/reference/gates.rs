@@ -17,15 +17,21 @@ impl Reference {
     /// Then flushes the folds that are no longer held (spec F4).
     pub(super) fn settle(&mut self) {
         while self.let_one_pass() || self.flush_one() {}
-        for run in &mut self.runs {
-            if run.state == State::Line && run.passed == run.way.len() {
-                run.state = State::Ready;
+        for run in 0..self.runs.len() {
+            let it = &self.runs[run];
+            let passed = it.state == State::Line && it.passed == it.way.len();
+            if passed && !self.is_held_back(run) {
+                self.runs[run].state = State::Ready;
             }
         }
     }
 
     /// Admits the next run, through as many gates as it can pass.
     fn let_one_pass(&mut self) -> bool {
+        self.hold_back();
+        if self.any_fair {
+            self.update_turns();
+        }
         let waiting = self.by_rank(|run| run.state == State::Line && run.passed < run.way.len());
         let may = waiting.into_iter().filter(|&run| self.may_pass(run));
         let next = may.min_by_key(|&run| {
@@ -36,6 +42,8 @@ impl Reference {
         });
         next.is_some_and(|next| {
             while self.runs[next].passed < self.runs[next].way.len() && self.may_pass(next) {
+                let (_, place) = self.runs[next].way[self.runs[next].passed].clone();
+                self.withdraw(&place, next, true);
                 self.runs[next].passed += 1;
             }
             true
@@ -49,9 +57,8 @@ impl Reference {
         let it = &mut self.runs[run];
         it.stood = it.passed;
         let it = &self.runs[run];
-        let Some((_, place)) = it.way.get(it.passed).filter(|_| it.state == State::Line) else {
-            return true;
-        };
+        let waits = it.state == State::Line && !self.is_held_back(run);
+        let Some((_, place)) = it.way.get(it.passed).filter(|_| waits) else { return true };
         let Some((most, mode)) = queue_of(self.current(&it.workflow), place) else { return true };
         let line = &self.lines()[place];
         if line.len() <= most {
@@ -89,7 +96,8 @@ impl Reference {
         let costs = limit.is_some_and(|limit| limit.get("cost").is_some());
         let limit = limit.map_or(1, |limit| self.limit_at(place, limit));
         let fits = !costs && inside.iter().sum::<i128>() < limit;
-        waiting >= most && (waiting > 0 || !(inside.is_empty() || fits))
+        let fits = !self.is_closed(place) && (inside.is_empty() || fits);
+        waiting >= most && (waiting > 0 || !fits)
     }
 
     fn flush_one(&mut self) -> bool {
@@ -105,9 +113,12 @@ impl Reference {
     }
 
     /// Whether a queued run is the first in its queue, and the gate has room.
-    fn may_pass(&self, run: Ordinal) -> bool {
+    pub(super) fn may_pass(&self, run: Ordinal) -> bool {
         let it = &self.runs[run];
         let (stop, place) = &it.way[it.passed];
+        if self.is_closed(place) || self.is_held_back(run) {
+            return false;
+        }
         let first = self.lines()[place][0] == run;
         let inside = (0..self.runs.len()).filter(|&other| self.holds(other, place));
         if *stop == Stop::Turn {
@@ -123,8 +134,8 @@ impl Reference {
                 let limits = limits(self.current(&it.workflow));
                 let limit = limits.into_iter().find(|limit| limit_name(limit) == name);
                 let limit = limit.map(|limit| self.limit_at(place, limit));
-                let pool = self.pools.get(&place.owner).filter(|_| name.starts_with("pool"));
-                let limit = pool.map(|(limit, _)| *limit).or(limit);
+                let limit =
+                    if name.starts_with("pool") { Some(self.limit_of_pool(place)) } else { limit };
                 let inside: Vec<i128> = inside.map(|other| self.cost_at(other, place)).collect();
                 let used: i128 = inside.iter().sum();
                 // An empty gate admits any cost: the limit may be lower than at the arrival.
@@ -138,11 +149,17 @@ impl Reference {
     /// highest number, in the range of the definition (spec L12).
     fn limit_at(&self, place: &Place, entry: &Value) -> i128 {
         let limit = &entry["limit"];
-        match (number(limit, "min"), number(limit, "max"), self.given.get(place)) {
+        let limit = match (number(limit, "min"), number(limit, "max"), self.given.get(place)) {
             (Some(min), Some(max), Some((_, given))) => (*given).max(min).min(max),
             (Some(_), ..) => number(limit, "default").expect("given"),
             (None, ..) => number(entry, "limit").expect("given"),
-        }
+        };
+        self.limit_in_force(place, limit)
+    }
+
+    /// Returns the limit of a pool's gate.
+    pub(super) fn limit_of_pool(&self, place: &Place) -> i128 {
+        self.limit_in_force(place, self.pools[&place.owner].limit)
     }
 
     /// Sets the limits of the gates that an admitted run has not passed by its data (spec L12).
@@ -243,6 +260,7 @@ impl Reference {
         let it = &self.runs[run];
         let (stop, place) = it.way.get(it.passed)?;
         let waits = it.state == State::Line && *stop == Stop::Turn;
+        let waits = waits && !self.is_held_back(run) && !self.is_closed(place);
         if !waits || self.lines()[place][0] != run {
             return None;
         }

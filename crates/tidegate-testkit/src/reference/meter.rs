@@ -43,7 +43,11 @@ impl Reference {
             let default = if place.control.starts_with("throttle") { 1 } else { limit };
             Rate { limit, per, burst: fields::number(def, "burst").unwrap_or(default) }
         };
-        limits.map(rate).collect()
+        let mut rates: Vec<Rate> = limits.map(rate).collect();
+        if let Some(first) = rates.first_mut() {
+            first.burst = self.burst_in_force(place, first.burst);
+        }
+        rates
     }
 
     /// Returns the number of tokens of the limit `n` that are used now.

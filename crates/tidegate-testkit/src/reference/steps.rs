@@ -26,19 +26,20 @@ impl Reference {
     }
 
     /// Lets a step of a driven run ask for a place in a pool.
-    pub fn enter(&mut self, run: Ordinal, pool: &str, key: Option<&Value>, cost: i128) -> Entry {
-        let at = step_place(pool, key);
-        let limit = self.pools[pool].0;
+    pub fn enter(&mut self, run: Ordinal, ask: &Ask<'_>) -> Entry {
+        let (at, cost) = (ask.place(), ask.cost);
+        let limit = self.limit_of_pool(&at);
         let own = self.holds(run, &at).then(|| self.cost_at(run, &at)).unwrap_or(0);
         if own + cost > limit {
             return Entry::Refused;
         }
         let inside = (0..self.runs.len()).filter(|&other| self.holds(other, &at));
         let used: i128 = inside.map(|other| self.cost_at(other, &at)).sum();
-        if self.lines().contains_key(&at) || used + cost > limit {
+        let closed = self.is_closed(&at);
+        if closed || self.lines().contains_key(&at) || used + cost > limit {
             return Entry::Waits;
         }
-        let added = self.add_step(run, at, cost);
+        let added = self.add_step(run, ask);
         self.runs[run].passed += usize::from(added.is_some());
         Entry::Entered
     }
@@ -50,9 +51,9 @@ impl Reference {
     }
 
     /// Parks a driven run that can only wait for a place of its step.
-    pub fn park(&mut self, run: Ordinal, pool: &str, key: Option<&Value>, cost: i128) {
+    pub fn park(&mut self, run: Ordinal, ask: &Ask<'_>) {
         self.requeue(run);
-        let added = self.add_step(run, step_place(pool, key), cost);
+        let added = self.add_step(run, ask);
         let it = &mut self.runs[run];
         it.passed = it.passed.min(added.unwrap_or(it.passed));
         it.state = State::Line;
@@ -61,7 +62,9 @@ impl Reference {
 
     /// Adds the gate of a step to those of its run. Returns its position if the run did not have it
     /// already.
-    fn add_step(&mut self, run: Ordinal, gate: Place, cost: i128) -> Option<usize> {
+    fn add_step(&mut self, run: Ordinal, ask: &Ask<'_>) -> Option<usize> {
+        let (gate, cost) = (ask.place(), ask.cost);
+        let value = self.value_of_step(&gate, ask.value.and_then(text_of));
         let it = &mut self.runs[run];
         it.step = Some((gate.clone(), cost));
         if let Some(at) = it.way.iter().position(|(_, known)| *known == gate) {
@@ -76,6 +79,7 @@ impl Reference {
         };
         let after = |(known, place): &(Stop, Place)| order(*known, place) > order(stop, &gate);
         let at = it.way.iter().position(after).unwrap_or(it.way.len());
+        it.values.extend(value.map(|value| (gate.clone(), value)));
         it.way.insert(at, (stop, gate));
         it.costs.insert(at, vec![cost]);
         Some(at)
@@ -90,14 +94,33 @@ impl Reference {
         if it.costs[at][0] == 0 {
             it.way.remove(at);
             it.costs.remove(at);
+            it.values.remove(&gate);
             it.passed -= usize::from(at < it.passed);
         }
     }
 }
 
-/// Returns the gate of a step.
-fn step_place(pool: &str, key: Option<&Value>) -> Place {
-    let value = key.and_then(|key| key_of(&json!({ "k": key }), "k"));
-    let control = if value.is_some() { "pool keyed" } else { "pool" };
-    place(pool, control, value)
+/// What a step asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// The pool.
+    pub pool: &'a str,
+    /// The key.
+    pub key: Option<&'a Value>,
+    /// The units.
+    pub cost: i128,
+    /// The value of `fair`.
+    pub value: Option<&'a Value>,
+}
+
+impl Ask<'_> {
+    fn place(&self) -> Place {
+        let value = self.key.and_then(text_of);
+        let control = if value.is_some() { "pool keyed" } else { "pool" };
+        place(self.pool, control, value)
+    }
+}
+
+fn text_of(value: &Value) -> Option<String> {
+    key_of(&json!({ "k": value }), "k")
 }

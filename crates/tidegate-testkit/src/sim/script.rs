@@ -55,6 +55,8 @@ pub struct StepUse {
     pub keyed: bool,
     /// The units that the step takes.
     pub cost: u32,
+    /// The field of the run's input with the value that takes turns, at a fair pool.
+    pub fair_by: Option<&'static str>,
 }
 
 impl StepUse {
@@ -64,15 +66,23 @@ impl StepUse {
         let uses = 0..chance.one(&[0, 1, 1, 2]);
         let one = |_| {
             let (pool, keyed) = (chance.one(names), chance.percent(50));
-            Self { pool, keyed, cost: chance.one(&[1, 1, 1, 2]) }
+            let (cost, fair_by) =
+                (chance.one(&[1, 1, 1, 2]), chance.one(&[None, Some("k"), Some("j")]));
+            Self { pool, keyed, cost, fair_by }
         };
         uses.map(one).collect()
+    }
+
+    /// Returns the value that takes turns, in a run with this input.
+    pub fn value<'a>(&self, data: &'a Value) -> Option<&'a Value> {
+        data.get(self.fair_by?)
     }
 
     /// Returns what the step asks for in a run with this input.
     pub fn ask(&self, data: &Value) -> PoolAsk {
         let key = data.get("k").filter(|_| self.keyed).and_then(key_of);
-        PoolAsk { pool: self.pool.to_owned(), key, cost: self.cost }
+        let fair_by = self.value(data).and_then(key_of);
+        PoolAsk { pool: self.pool.to_owned(), key, cost: self.cost, fair_by }
     }
 }
 

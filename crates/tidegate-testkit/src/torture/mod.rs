@@ -10,6 +10,7 @@
 pub mod drives;
 pub mod journal;
 pub mod lease;
+pub mod limits;
 pub mod rig;
 pub mod rows;
 pub mod script;
@@ -47,6 +48,14 @@ impl Contest {
         match self {
             Self::Keys => 3,
             Self::Pool => 7,
+        }
+    }
+
+    /// Returns the greatest limit of each key at any time: overrides change that of the pool.
+    pub fn most(self) -> usize {
+        match self {
+            Self::Keys => 3,
+            Self::Pool => 9,
         }
     }
 

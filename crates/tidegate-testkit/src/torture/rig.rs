@@ -16,7 +16,9 @@ use tokio::task::JoinHandle;
 use super::{
     Contest, Dice, LEASE_MS, Orders, TTL,
     drives::{self, Story},
-    journal, micros, pause, rows,
+    journal,
+    limits::{self, Entry, Holders, Limits},
+    micros, pause, rows,
 };
 
 /// The signal that cannot be caught.
@@ -117,6 +119,8 @@ pub struct Seen {
     pub most: usize,
     /// The violations.
     pub wrong: Vec<String>,
+    /// The gates that runs have come into between two samples.
+    pub entries: Vec<Entry>,
     /// For each engine, the time of the last sample in which it owned a run.
     pub last_owned: BTreeMap<String, i64>,
 }
@@ -144,6 +148,8 @@ pub struct Rig {
     draining: bool,
     seen: Arc<Mutex<Seen>>,
     sampling: JoinHandle<()>,
+    /// The limits that were in force.
+    pub limits: Limits,
 }
 
 impl Rig {
@@ -176,6 +182,7 @@ impl Rig {
             draining: false,
             seen,
             sampling,
+            limits: Limits::new(contest),
         };
         for _ in 0..WORKERS {
             rig.start_worker(Vec::new());
@@ -225,6 +232,8 @@ impl Rig {
                 next = Instant::now() + Duration::from_millis(wait);
             }
             self.look();
+            let Self { limits, url, schema, dice, .. } = self;
+            limits.change(url, schema, dice).await;
             pause(LOOK).await;
         }
         Ok(())
@@ -352,6 +361,7 @@ fn tell_to_drain(child: &mut Child) {
 /// Samples the tables from outside until it is aborted.
 async fn look_on(url: String, schema: String, contest: Contest, seen: Arc<Mutex<Seen>>) {
     let mut client = rows::connect(&url).await;
+    let mut last: Option<(i64, Holders)> = None;
     loop {
         let at = micros();
         // Until the first worker has created the tables, the sample fails.
@@ -360,6 +370,12 @@ async fn look_on(url: String, schema: String, contest: Contest, seen: Arc<Mutex<
             seen.count += 1;
             seen.most = seen.most.max(sample.most);
             seen.wrong.extend(sample.wrong);
+            if let Some((from, holders)) = &last {
+                let now = (micros(), &sample.holders);
+                let came = limits::entries((*from, holders), now, &mut seen.wrong);
+                seen.entries.extend(came);
+            }
+            last = Some((at, sample.holders));
             seen.last_owned.extend(sample.owners.into_iter().map(|owner| (owner, at)));
         }
         pause(SAMPLE).await;

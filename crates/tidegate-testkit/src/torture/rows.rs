@@ -9,6 +9,7 @@ use super::{
     Contest, WORKSPACE,
     drives::{self, Drive, Story},
     journal::Note,
+    limits::Holders,
     script::Script,
 };
 
@@ -28,6 +29,8 @@ pub struct Sample {
     pub most: usize,
     /// Engines that own a run.
     pub owners: BTreeSet<String>,
+    /// The holders of each gate.
+    pub holders: Holders,
 }
 
 /// Reads all gates and all runs that hold one.
@@ -42,8 +45,8 @@ pub async fn sample(client: &mut Client, schema: &str, contest: Contest) -> Resu
     let gates = "select encode(gate.key, 'hex'),
                         array(select hold ->> 'run'
                                 from jsonb_array_elements(state::jsonb -> 'slots' -> 'holders') hold),
-                        (select coalesce(sum(coalesce((hold ->> 'cost')::bigint, 1)), 0)::bigint
-                           from jsonb_array_elements(state::jsonb -> 'slots' -> 'holders') hold)
+                        array(select coalesce((hold ->> 'cost')::bigint, 1)
+                                from jsonb_array_elements(state::jsonb -> 'slots' -> 'holders') hold)
                    from gate
                   where key >= $1 and key < $2";
     let runs =
@@ -58,7 +61,7 @@ pub async fn sample(client: &mut Client, schema: &str, contest: Contest) -> Resu
     let gates = look.query(gates, &[&first, &end]).await?;
     let runs = look.query(runs, &[]).await?;
     look.commit().await?;
-    Ok(judge(&gates, &runs, contest.limit()))
+    Ok(judge(&gates, &runs, contest.most()))
 }
 
 /// Checks that gates and runs agree on the holders, and that no gate has more units inside than its
@@ -68,7 +71,11 @@ fn judge(gates: &[Row], runs: &[Row], limit: usize) -> Sample {
     let mut held: BTreeSet<(String, String)> = BTreeSet::new();
     for gate in gates {
         let (key, holders): (String, Vec<String>) = (gate.get(0), gate.get(1));
-        let units = usize::try_from(gate.get::<_, i64>(2)).expect("a sum of costs");
+        let costs: Vec<usize> =
+            gate.get::<_, Vec<i64>>(2).into_iter().filter_map(|it| it.try_into().ok()).collect();
+        let units = costs.iter().sum();
+        let inside = holders.iter().cloned().zip(costs);
+        sample.holders.insert(key.clone(), inside.collect());
         sample.most = sample.most.max(units);
         if units > limit {
             let message = format!("gate {key} has {units} units inside, over the limit");

@@ -12,20 +12,29 @@ use tidegate_core::{
         Ack, Failure, Filter, Follower, Lease, Reaction, Remedy, Repair, Source, StreamSelection,
     },
     row::{Run, RunError},
-    run::record::{NewSend, NewWait, NewWaitOn, Record, Then, Until},
+    run::record::{NewAsk, NewSend, NewWait, NewWaitOn, Record, Then, Until},
     session::NewSessionOp,
     stream::{Close, Commit, Expected, NewLogged, Restart},
     time::Timestamp,
 };
 use tidegate_store::{Answered, ManualClock, SeededCommand, Store, commit};
 
-use super::{Goes, Move, SCHEDULE, Sent, Streams, definitions};
+use super::{Goes, Move, SCHEDULE, Sent, Streams, definitions, limits};
 use crate::{
     worker::again,
     world::{
         World, append, event, get, increment, lease, merge, payload, request, session, set, step,
     },
 };
+
+/// The row of an override has its number as its name.
+const OVERRIDE: &str = "app: \"$overrides\", name: \"";
+
+/// The body of an override has the number of the chore that ends it.
+const EXPIRY: &str = "\\\"expiry\\\":";
+
+/// The tiers of runs behind the first of their value begin here.
+const BEHIND: i64 = 1 << 62;
 
 /// Length of a reaction's lease, in milliseconds.
 const LEASE_MS: u64 = 80;
@@ -49,6 +58,9 @@ impl Player {
     /// Creates a player on an empty store, and registers all definitions.
     pub async fn new(store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Self {
         let world = World::new(store, clock);
+        for pool in limits::POOLS {
+            world.put_pool(limits::pool(pool, 0)).await;
+        }
         for definition in definitions(1) {
             world.define(definition).await;
         }
@@ -118,7 +130,7 @@ impl Player {
         let answers = commit(&*self.world.store, commands).await.expect("the store works");
         let mut reply = Vec::new();
         for (salt, answer) in salts.into_iter().zip(answers) {
-            reply.push(self.rename(&format!("{salt}: {answer:?}")));
+            reply.push(self.rename(&format!("{salt}: {:?}", without_epoch(&answer))));
             self.learn(answer);
         }
         reply
@@ -170,14 +182,30 @@ impl Player {
     fn rename(&mut self, text: &str) -> String {
         let mut out = String::new();
         let mut rest = text;
-        while let Some((at, kind)) =
-            ["Seq(", "run_", "evt_"].iter().filter_map(|kind| Some((rest.find(kind)?, *kind))).min()
+        while let Some((at, kind)) = ["Seq(", "run_", "evt_", "tier: ", OVERRIDE, EXPIRY]
+            .iter()
+            .filter_map(|kind| Some((rest.find(kind)?, *kind)))
+            .min()
         {
             let from = at + kind.len();
             let end = rest[from..].find(|c: char| !c.is_ascii_alphanumeric() && c != '-');
             let end = end.map_or(rest.len(), |end| from + end);
+            let mut id = rest[at..end].to_owned();
+            if kind == "tier: " {
+                // A run behind the first of its value has the number of the share in its tier.
+                let number = rest[from..end].parse().map_or(-1, |tier: i64| tier - BEHIND);
+                if number < 0 {
+                    out += &rest[..end];
+                    rest = &rest[end..];
+                    continue;
+                }
+                id = format!("Seq({number}");
+            }
+            if kind == OVERRIDE || kind == EXPIRY {
+                id = format!("Seq({}", &rest[from..end]);
+            }
             let next = self.names.len();
-            let name = *self.names.entry(rest[at..end].to_owned()).or_insert(next);
+            let name = *self.names.entry(id).or_insert(next);
             out = out + &rest[..at] + kind + "#" + &name.to_string();
             rest = &rest[end..];
         }
@@ -262,6 +290,7 @@ impl Player {
                 Command::Release { ws, app, name, version: *version }
             }
             Move::Stream(it) => Command::Stream { ws, command: self.streams(*it)? },
+            Move::Limits(it) => it.command(ws, self.world.now()),
             Move::Pass { .. } | Move::Lose => return None,
         })
     }
@@ -272,6 +301,7 @@ impl Player {
             Then::Suspend(vec![NewWait { step: format!("wait {}", self.moves), on, until }])
         };
         let (mut steps, mut sends, mut stays) = (Vec::new(), Vec::new(), false);
+        let (mut asks, mut over) = (Vec::new(), Vec::new());
         let then = match goes {
             Goes::Completes => Then::Complete(payload(&json!("done"))),
             Goes::Fails => Then::Fail(RunError { code: "Boom".into(), message: "boom".into() }),
@@ -298,13 +328,30 @@ impl Player {
             }
             Goes::Retries(delay_ms) => Then::Suspend(vec![again("again", delay_ms)]),
             Goes::Yields => Then::Yield,
+            Goes::Asks { pool, key } => {
+                stays = true;
+                let pools = limits::asks(pool, key);
+                asks.push(NewAsk { step: format!("ask {key}"), pools });
+                Then::Continue
+            }
+            Goes::Parks { pool, key } => {
+                let on = NewWaitOn::Pools(limits::asks(pool, key));
+                Then::Suspend(vec![NewWait { step: format!("ask {key}"), on, until: None }])
+            }
+            Goes::Leaves => {
+                stays = true;
+                over.extend(run.in_pools.last().cloned());
+                over.push("ask 0".to_owned());
+                Then::Continue
+            }
         };
         if stays {
             self.leased.push(run.clone());
         }
         let engine = run.owner.unwrap_or_default();
         let report = Record::new(run.id.seq, engine, run.fence, then);
-        let report = Record { steps, sends, session: self.operations(), ..report };
+        let session = self.operations();
+        let report = Record { steps, sends, asks, over, session, ..report };
         Command::Record { known: Box::new(run), report }
     }
 
@@ -405,6 +452,17 @@ impl Player {
             }
         })
     }
+}
+
+/// Epochs count transactions (ADR 22), so they differ with the number of commands in one.
+fn without_epoch(answer: &Answered) -> Answered {
+    let mut answer = answer.clone();
+    match &mut answer {
+        Ok(Answer::Overridden(overridden)) => overridden.epoch = 0,
+        Ok(Answer::Purged(purged)) => purged.epoch = 0,
+        _ => {}
+    }
+    answer
 }
 
 fn sent(it: &Sent) -> tidegate_core::event::NewEvent {

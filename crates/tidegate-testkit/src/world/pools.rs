@@ -101,10 +101,15 @@ impl World {
 
 /// Builds the use of a whole pool by a step.
 pub fn whole(pool: &str, cost: u32) -> PoolAsk {
-    PoolAsk { pool: pool.to_owned(), key: None, cost }
+    PoolAsk { pool: pool.to_owned(), key: None, cost, fair_by: None }
 }
 
 /// Builds the use of a pool by a step, with a key.
 pub fn keyed(pool: &str, key: &str, cost: u32) -> PoolAsk {
-    PoolAsk { pool: pool.to_owned(), key: key_of(&key.into()), cost }
+    PoolAsk { key: key_of(&key.into()), ..whole(pool, cost) }
+}
+
+/// Builds the use of a whole pool by a step, with its value of `fair`.
+pub fn fair(pool: &str, value: &str, cost: u32) -> PoolAsk {
+    PoolAsk { fair_by: key_of(&value.into()), ..whole(pool, cost) }
 }

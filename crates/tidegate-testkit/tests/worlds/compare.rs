@@ -17,18 +17,19 @@ use tidegate_core::{
 };
 use tidegate_store::{ManualClock, MemoryStore};
 use tidegate_testkit::{
-    reference::{Entry, Ordinal, Place, Reference, Time, Told},
+    reference::{Ask, Entry, Ordinal, Place, Reference, Time, Told},
     world::{World, event, request},
 };
 
-use super::{Case, Field, Op};
+use super::{Case, Field, Op, overrides::Goals};
 
 /// Runs a case on both sides. The error is the first difference.
 pub(crate) fn check(case: &Case) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
         let mut twin = Twin::new();
-        for pool in pools() {
+        twin.goals = Goals::of(case);
+        for pool in pools(case.fair) {
             twin.world.put_pool(pool.clone()).await;
             twin.reference.declare(&pool);
         }
@@ -55,9 +56,11 @@ pub(crate) fn check(case: &Case) -> Result<(), String> {
 }
 
 /// Both sides, and the mapping from runs of the reference to runs of the world.
-struct Twin {
-    world: World,
-    reference: Reference,
+pub(super) struct Twin {
+    pub(super) world: World,
+    pub(super) reference: Reference,
+    /// The targets of overrides.
+    pub(super) goals: Goals,
     ids: BTreeMap<Ordinal, RunId>,
     leased: BTreeMap<Ordinal, Run>,
     later: Vec<Value>,
@@ -65,14 +68,15 @@ struct Twin {
     apart: Time,
 }
 
-type Same = Result<(), String>;
+pub(super) type Same = Result<(), String>;
 
 impl Twin {
     fn new() -> Self {
         let clock = Arc::new(ManualClock::new(Timestamp::from_ms(1_800_000_000_000)));
         let world = World::new(Arc::new(MemoryStore::new(clock.clone())), clock);
         let (ids, leased) = (BTreeMap::new(), BTreeMap::new());
-        Self { world, reference: Reference::default(), ids, leased, later: Vec::new(), apart: 0 }
+        let (reference, goals, later) = (Reference::default(), Goals::default(), Vec::new());
+        Self { world, reference, goals, ids, leased, later, apart: 0 }
     }
 
     async fn release(&mut self, definition: &Value) {
@@ -120,10 +124,13 @@ impl Twin {
                     self.reference.sleep(run, micros(*ms));
                 }
             }
-            Op::Enter { at, key, cost, parks } => {
+            Op::Enter { at, key, value, cost, parks } => {
                 if let Some(run) = pick(&driven, *at) {
-                    self.enter(run, *key, *cost, *parks).await?;
+                    self.enter(run, (*key, *value), *cost, *parks).await?;
                 }
+            }
+            Op::Override { goal, key, change, ends } => {
+                self.change_override((*goal, *key), *change, *ends).await?;
             }
             Op::Leave(at) => {
                 if let Some(run) = pick(&driven, *at).filter(|run| self.reference.has_step(*run)) {
@@ -165,24 +172,32 @@ impl Twin {
     }
 
     /// Lets a step of a driven run ask for the pool `px`.
-    async fn enter(&mut self, run: Ordinal, key: Field, cost: u32, parks: bool) -> Same {
+    async fn enter(
+        &mut self,
+        run: Ordinal,
+        (key, value): (Field, Field),
+        cost: u32,
+        parks: bool,
+    ) -> Same {
         if self.reference.has_step(run) {
             return Ok(());
         }
-        let data = data(0, key, key);
-        let key = data.get("a");
-        let asks = [PoolAsk { pool: "px".to_owned(), key: key.and_then(key_of), cost }];
+        let data = data(0, key, value);
+        let (key, value) = (data.get("a"), data.get("b"));
+        let (pool, fair_by) = ("px".to_owned(), value.and_then(key_of));
+        let asks = [PoolAsk { pool, key: key.and_then(key_of), cost, fair_by }];
+        let ask = Ask { pool: "px", key, cost: cost.into(), value };
         let leased = self.leased[&run].clone();
         let answer = match self.world.enter(&leased, "ask", &asks).await {
             PoolAnswer::Entered => Entry::Entered,
             PoolAnswer::Waits => Entry::Waits,
             PoolAnswer::Refused(_) => Entry::Refused,
         };
-        let expected = self.reference.enter(run, "px", key, cost.into());
+        let expected = self.reference.enter(run, &ask);
         same("the answer to a step", &answer, &expected)?;
         if answer == Entry::Waits && parks {
             self.world.park(&leased, "ask", &asks).await;
-            self.reference.park(run, "px", key, cost.into());
+            self.reference.park(run, &ask);
         }
         Ok(())
     }
@@ -313,11 +328,15 @@ impl Twin {
             if at.control == "handoff" {
                 runs.sort();
             }
+            // Runs whose start is paused leave their queues when they are the next ones.
+            runs.retain(|run| run.is_none_or(|run| !self.reference.is_held_back(run)));
             (at, runs)
         };
         let world = seen.lines.iter().map(|(at, ids)| sorted((at.clone(), names(ids))));
         let lines = self.reference.lines().into_iter().map(|(at, runs)| sorted((at, some(runs))));
-        same("the queues", &world.collect::<BTreeMap<_, _>>(), &lines.collect())?;
+        let some = |(_, runs): &(Place, Vec<_>)| !runs.is_empty();
+        let world: BTreeMap<_, _> = world.filter(some).collect();
+        same("the queues", &world, &lines.filter(some).collect())?;
         let carried = self.reference.carried();
         let versions = self.reference.versions();
         for (run, id) in &self.ids {
@@ -435,12 +454,13 @@ fn carried(rows: &[Row], run: &Run) -> Vec<Value> {
 }
 
 /// The pools that definitions use.
-fn pools() -> [Value; 2] {
-    let run = json!({ "limit": 3, "span": "run" });
-    [
-        json!({ "name": "pr", "concurrency": run }),
-        json!({ "name": "px", "concurrency": { "limit": 2 } }),
-    ]
+fn pools(fair: bool) -> [Value; 2] {
+    let mut pools = [json!({ "limit": 3, "span": "run" }), json!({ "limit": 2 })];
+    for pool in pools.iter_mut().filter(|_| fair) {
+        pool["fair"] = json!({ "by": "b", "weights": { "1": 2, "true": 3 } });
+    }
+    let [run, executing] = pools;
+    [json!({ "name": "pr", "concurrency": run }), json!({ "name": "px", "concurrency": executing })]
 }
 
 /// Converts a gate's key to the form that the reference uses.
@@ -471,7 +491,7 @@ fn place(key: &GateKey) -> Place {
     Place { owner: scope.name, control, key }
 }
 
-fn micros(ms: u64) -> Time {
+pub(super) fn micros(ms: u64) -> Time {
     Time::from(ms) * 1000
 }
 
@@ -489,7 +509,7 @@ fn data(n: usize, a: Field, b: Field) -> Value {
     data
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, world: &T, reference: &T) -> Same {
+pub(super) fn same<T: PartialEq + std::fmt::Debug>(what: &str, world: &T, reference: &T) -> Same {
     if world == reference {
         return Ok(());
     }

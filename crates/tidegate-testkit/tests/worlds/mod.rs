@@ -2,6 +2,7 @@
 
 mod compare;
 mod draw;
+mod overrides;
 
 pub(crate) use compare::check;
 pub(crate) use draw::case;
@@ -17,6 +18,8 @@ pub(crate) struct Case {
     pub(crate) later: Vec<Value>,
     /// The operations.
     pub(crate) ops: Vec<Op>,
+    /// Whether the pools are fair.
+    pub(crate) fair: bool,
 }
 
 /// One operation. A `usize` selects one of the runs to which the operation can be applied.
@@ -38,9 +41,11 @@ pub(crate) enum Op {
     Fail(usize),
     /// Lets a driven run sleep for some milliseconds.
     Sleep(usize, u64),
-    /// Lets a step of a driven run ask for the pool `px`, with this key and cost. If it has to
-    /// wait, the run parks, or goes on without it.
-    Enter { at: usize, key: Field, cost: u32, parks: bool },
+    /// Lets a step of a driven run ask for the pool `px`, with this key, value of `fair` and cost.
+    /// If it has to wait, the run parks, or goes on without it.
+    Enter { at: usize, key: Field, value: Field, cost: u32, parks: bool },
+    /// Changes an override: its target, the key of it, the change, and when it ends.
+    Override { goal: usize, key: Option<Field>, change: Change, ends: Option<u64> },
     /// Ends the place of a step.
     Leave(usize),
     /// Cancels a run.
@@ -53,6 +58,21 @@ pub(crate) enum Op {
     Tick(u64),
     /// Releases the next definition.
     Release,
+}
+
+/// Change of an override.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    /// Another limit of a `concurrency`.
+    Limit(u32),
+    /// Another burst of a throttle.
+    Burst(u32),
+    /// A pause, or the end of one for some of its keys.
+    Pause(bool),
+    /// A closing for some milliseconds.
+    Close(u64),
+    /// The end of the override.
+    Remove,
 }
 
 /// Value of an event's field from which keys are read.
@@ -71,7 +91,7 @@ impl std::fmt::Debug for Case {
             write!(f, "\n{name}:")?;
             values.iter().try_for_each(|value| write!(f, "\n  {value}"))?;
         }
-        write!(f, "\nops:")?;
+        write!(f, "\nfair pools: {}\nops:", self.fair)?;
         self.ops.iter().try_for_each(|op| write!(f, "\n  {op:?}"))
     }
 }

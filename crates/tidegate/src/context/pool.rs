@@ -10,6 +10,7 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 use tidegate_core::{
     definition::Retry,
     flow::step_pool::{PoolAnswer, PoolAsk, key_of},
@@ -53,7 +54,7 @@ impl<T> fmt::Debug for PooledStep<'_, T> {
 impl<'a, T> PooledStep<'a, T> {
     pub(super) fn new(mut step: Step<'a, T>, pool: String) -> Self {
         if let Ok(pools) = &mut step.pools {
-            pools.push(PoolAsk { pool, key: None, cost: 1 });
+            pools.push(PoolAsk { pool, key: None, cost: 1, fair_by: None });
         }
         Self { step }
     }
@@ -86,6 +87,31 @@ impl<'a, T> PooledStep<'a, T> {
     pub fn cost(mut self, units: u32) -> Self {
         if let Some(pool) = self.step.pools.as_mut().ok().and_then(|pools| pools.last_mut()) {
             pool.cost = units;
+        }
+        self
+    }
+
+    /// Sets the value that takes turns where the pool named last is [fair](crate::Fair): a string, a
+    /// number or a boolean, or a list of 2 to 8 of them. It has the type of the values in the data
+    /// of runs that use the pool. Without it, and with `None`, the step waits as the one value of
+    /// all runs and steps without a value.
+    ///
+    /// A gate that the run itself uses keeps the value of the run.
+    pub fn fair_by(mut self, value: impl Serialize) -> Self {
+        let value = serde_json::to_value(value).ok();
+        let missing = value.as_ref().is_some_and(Value::is_null);
+        let value = value.as_ref().and_then(key_of);
+        let pool = self.step.pools.as_mut().ok().and_then(|pools| pools.last_mut());
+        let Some(pool) = pool else { return self };
+        if missing || value.is_some() {
+            pool.fair_by = value;
+        } else {
+            let message = format!(
+                "step `{}`: the value of `fair_by` at pool `{}` needs a string, number or boolean, \
+                 or 2 to 8 of them",
+                self.step.id, pool.pool
+            );
+            self.step.pools = Err(StepError::coded("PoolKey", message).fatal());
         }
         self
     }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tidegate::{Ctx, EngineBuilder, PooledStep, Result, Retry, StepError, Workflow};
-use tidegate_core::flow::step_pool::PoolAsk;
+use tidegate_core::flow::step_pool::{PoolAsk, key_of};
 use tidegate_testkit::sim::{
     script::{Op, StepUse},
     task::SIGNAL,
@@ -189,9 +189,8 @@ impl Host {
         let Some((first, rest)) = pools.split_first() else {
             return step.await.map_err(StepError::fatal);
         };
-        let key = data.get("k");
-        let step = with_use(step.pool(first.pool), first, key);
-        let step = rest.iter().fold(step, |step, it| with_use(step.pool(it.pool), it, key));
+        let step = with_use(step.pool(first.pool), first, data);
+        let step = rest.iter().fold(step, |step, it| with_use(step.pool(it.pool), it, data));
         step.await.map_err(StepError::fatal)
     }
 
@@ -202,10 +201,12 @@ impl Host {
     }
 }
 
-/// Gives the last pool of a step its cost and key.
-fn with_use<'a>(step: PooledStep<'a, ()>, it: &StepUse, key: Option<&Value>) -> PooledStep<'a, ()> {
-    let step = step.cost(it.cost);
-    match key.filter(|_| it.keyed) {
+/// Gives the last pool of a step its cost, its value of `fair` and its key.
+fn with_use<'a>(step: PooledStep<'a, ()>, it: &StepUse, data: &Value) -> PooledStep<'a, ()> {
+    // Values that are no key are none, as in the data of runs.
+    let value = it.value(data).filter(|value| key_of(value).is_some());
+    let step = step.cost(it.cost).fair_by(value);
+    match data.get("k").filter(|_| it.keyed) {
         Some(key) => step.key(key.clone()),
         None => step,
     }

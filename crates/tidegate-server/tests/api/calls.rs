@@ -339,6 +339,7 @@ async fn a_service_that_refuses_calls_closes_a_gate() {
     let soon: &'static str = soon.leak();
     let target = Target::start(|call, _| match call.path.as_str() {
         "/long" => (429, vec![("retry-after", "3600")], String::new()),
+        "/date" => (503, vec![("retry-after", "Thu, 06 Nov 2194 08:49:37 GMT")], String::new()),
         _ => (200, Vec::new(), String::new()),
     })
     .await;
@@ -355,8 +356,10 @@ async fn a_service_that_refuses_calls_closes_a_gate() {
          onTooMany = {{ close = \"pool:openai\" }}\n\n\
          [[workflow]]\nname = \"index\"\nurl = \"{}\"\nconcurrency = {{ pool = \"openai\" }}\n\n\
          [[workflow]]\nname = \"mail\"\nurl = \"{short}\"\nconcurrency = {{ limit = 2 }}\n\
-         retry = {{ maxAttempts = 1 }}\nonTooMany = {{ close = \"concurrency\" }}\n",
-        target.url
+         retry = {{ maxAttempts = 1 }}\nonTooMany = {{ close = \"concurrency\" }}\n\n\
+         [[workflow]]\nname = \"later\"\nurl = \"{}/date\"\nconcurrency = {{ limit = 2 }}\n\
+         onTooMany = {{ close = \"concurrency\", maxCloseMs = 60000 }}\n",
+        target.url, target.url
     );
     let server = Server::start(&config);
     let refused = server.start_run("chat", json!({})).await;
@@ -373,6 +376,14 @@ async fn a_service_that_refuses_calls_closes_a_gate() {
     let words = "failed attempts: 0, attempts that have closed a gate: 1,";
     assert!(sentence.contains(words), "{run}");
     assert_eq!(target.calls().len(), 1, "no other run of the pool has called");
+    let dated = server.start_run("later", json!({})).await;
+    server.until(&dated, "waiting").await;
+    let (_, page) = server.get("/gates?workflow=later").await;
+    let closed = &page["gates"][0]["closed"];
+    assert_eq!(closed["by"], dated, "{page}");
+    let time = |name: &str| Timestamp::parse_rfc3339(closed[name].as_str().unwrap()).unwrap();
+    let length = time("until").micros() - time("at").micros();
+    assert_eq!(length, 60_000_000, "a date is at most `maxCloseMs` ahead: {page}");
     let repeated = server.start_run("mail", json!("first")).await;
     server.until(&repeated, "completed").await;
     let attempts: Vec<String> =

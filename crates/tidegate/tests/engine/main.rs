@@ -12,6 +12,7 @@
 
 mod batch;
 mod clock;
+mod close_gate;
 mod closing;
 mod concurrency;
 mod control;
@@ -136,6 +137,11 @@ stories! {
         a_dropped_step_gives_its_place_back,
         the_place_ends_with_the_lease,
         steps_of_one_run_take_turns,
+    }
+    close_gate {
+        a_step_closes_the_gate_for_the_other_runs,
+        a_step_that_is_always_refused_fails_at_last,
+        a_gate_that_the_run_does_not_pass_is_an_error,
     }
     waits {
         a_sleep_ends_at_its_time,

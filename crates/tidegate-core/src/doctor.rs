@@ -73,11 +73,13 @@ pub enum Rule {
     Schedules,
     /// spec I73: a step is in a pool only while its run is driven, or queued for the step.
     StepPools,
+    /// spec I95: an adaptive limit grows in time, and no run knows of a later change than its row.
+    Adaptive,
 }
 
 impl Rule {
     /// All rules, in the order of their numbers.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Limits,
         Self::Phases,
         Self::Holds,
@@ -102,6 +104,7 @@ impl Rule {
         Self::Closings,
         Self::StepPools,
         Self::Shares,
+        Self::Adaptive,
     ];
 
     /// Returns the rule's number.
@@ -142,6 +145,7 @@ impl Rule {
             Self::StepPools => {
                 ("I73", "a step is in a pool only while its run is driven, or queued for it")
             }
+            Self::Adaptive => ("I95", "an adaptive limit has counted no more than its calls"),
             Self::Shares => ("I70", "of each value that waits, the first run has its tag"),
             Self::Schedules => ("I52", "a schedule plans its next occurrence, a paused one none"),
         }

@@ -221,8 +221,8 @@ pub use workflow::Workflow;
 
 // Controls.
 pub use controls::{
-    Batch, CancelOn, Concurrency, Cost, Debounce, Fair, FromData, Handoff, Idempotency, KeySource,
-    OnNewVersion, Policy, Pool, Priority, Queue, Rate, Schedule, Singleton, WaitsFor,
+    Adaptive, Batch, CancelOn, Concurrency, Cost, Debounce, Fair, FromData, Handoff, Idempotency,
+    KeySource, OnNewVersion, Policy, Pool, Priority, Queue, Rate, Schedule, Singleton, WaitsFor,
 };
 
 // Queries and operations.

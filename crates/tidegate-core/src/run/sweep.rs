@@ -214,7 +214,7 @@ pub fn reap<E>(
         end::stopped(draft, run)?;
         return Ok(Answer::Changed(true));
     }
-    let places = step_pool::leave(draft, &mut run, |_| true)?;
+    let places = step_pool::leave(draft, &mut run, |_| true, |_| false)?;
     run.takeovers = run.takeovers.saturating_add(1);
     let reason = count_death(draft, &mut run, max_deaths)?;
     if reason.is_none() && !run.pausing {

@@ -5,6 +5,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use reqwest::StatusCode;
 use serde_json::json;
 use sha2::Sha256;
+use tidegate_core::time::Timestamp;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::{server::Server, target::Target};
@@ -389,4 +390,35 @@ async fn a_service_that_refuses_calls_closes_a_gate() {
     let attempts: Vec<String> =
         refusals.calls().iter().map(|call| call.header("tidegate-attempt").to_owned()).collect();
     assert_eq!(attempts, ["1", "1", "1"], "no refusal is counted, although one attempt is allowed");
+}
+
+/// spec L28: the statuses 429 and 503 halve an adaptive limit, also without `Retry-After`, a
+/// response raises it, and other failures change nothing.
+#[tokio::test]
+async fn outcomes_of_calls_move_an_adaptive_limit() {
+    let target = Target::start(|call, _| {
+        let status = call.body.trim_matches('"').parse().unwrap();
+        (status, Vec::new(), String::new())
+    })
+    .await;
+    let config = format!(
+        "[[workflow]]\nname = \"ask\"\nurl = \"{}\"\nretry = {{ maxAttempts = 1 }}\n\
+         concurrency = {{ limit = 8, adaptive = {{ min = 1, max = 16, cooldownMs = 1 }} }}\n",
+        target.url
+    );
+    let server = Server::start(&config);
+    for (status, state, limit, successes) in [
+        ("200", "completed", 8, 1),
+        ("500", "failed", 8, 1),
+        ("429", "failed", 4, 0),
+        ("200", "completed", 4, 1),
+        ("503", "failed", 2, 0),
+    ] {
+        let run = server.start_run("ask", json!(status)).await;
+        server.until(&run, state).await;
+        let (_, page) = server.get("/gates?workflow=ask").await;
+        let adaptive = &page["gates"][0]["adaptive"];
+        let value = (&adaptive["limit"], &adaptive["successes"], &adaptive["max"]);
+        assert_eq!(value, (&json!(limit), &json!(successes), &json!(16)), "{status}: {page}");
+    }
 }

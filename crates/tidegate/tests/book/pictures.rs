@@ -43,6 +43,7 @@ mod tests {
         policies = "policies",
         queues = "queues",
         fair = "fair",
+        adaptive = "adaptive",
     }
 
     pictures! { "patterns":
@@ -218,6 +219,17 @@ fn fair() -> Story {
     let panel = work(&format!("concurrency = {{ limit = 1, {fair} }}"), sent.collect());
     let panels = vec![panel.asked('e', 500)];
     Story { title: "Fairness", until: 8000, tick: 50, mark: 1000, panels }
+}
+
+fn adaptive() -> Story {
+    let sent = "abcdefghij".chars().zip(0..).map(|(letter, n)| {
+        let sent = event(letter, 50 * n, 1000);
+        if letter == 'c' { sent.refused(5000) } else { sent }
+    });
+    let panel =
+        work("concurrency = { limit = 2, adaptive = { min = 1, max = 4 } }", sent.collect());
+    let panels = vec![panel.asked('g', 2500)];
+    Story { title: "Adaptive limits", until: 8000, tick: 50, mark: 1000, panels }
 }
 
 fn policies() -> Story {

@@ -10,6 +10,7 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "a story looks at the rows it is about")]
 #![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
 
+mod adaptive;
 mod batch;
 mod clock;
 mod close_gate;
@@ -137,6 +138,10 @@ stories! {
         a_dropped_step_gives_its_place_back,
         the_place_ends_with_the_lease,
         steps_of_one_run_take_turns,
+    }
+    adaptive {
+        outcomes_of_steps_move_an_adaptive_limit,
+        a_step_signals_only_at_its_pool,
     }
     close_gate {
         a_step_closes_the_gate_for_the_other_runs,

@@ -224,7 +224,7 @@ fn fair() -> Story {
 fn adaptive() -> Story {
     let sent = "abcdefghij".chars().zip(0..).map(|(letter, n)| {
         let sent = event(letter, 50 * n, 1000);
-        if letter == 'c' { sent.refused(5000) } else { sent }
+        if letter == 'd' { sent.refused(5000) } else { sent }
     });
     let panel =
         work("concurrency = { limit = 2, adaptive = { min = 1, max = 4 } }", sent.collect());

@@ -19,13 +19,13 @@ use rpds::RedBlackTreeMapSync;
 use self::subscribers::Subscribers;
 use crate::{
     definition::{Definition, Trigger},
-    flow::{control, fair::Fair, meter::Rate, policy::PolicyKind},
+    flow::{adaptive::Adaptive, control, fair::Fair, meter::Rate, policy::PolicyKind},
     id::Seq,
     list::RunFilter,
     overrides::{OVERRIDES, Overrides},
     pool::{Pool, StoredPool},
     reaction::{Follower, Reaction},
-    row::{Def, Given, Numbers, Scope},
+    row::{Def, Numbers, RowNumbers, Scope},
 };
 
 /// An ordered map whose copies share their nodes.
@@ -81,8 +81,8 @@ impl Pools {
     }
 
     /// Returns the limit of a gate of a pool.
-    pub fn limit(&self, scope: &Scope) -> Limit {
-        self.get(&scope.name).map_or(Limit::Open, |pool| pool.limit(scope.class))
+    pub fn limit(&self, scope: &Scope, numbers: Numbers<'_>) -> Limit {
+        self.get(&scope.name).map_or(Limit::Open, |pool| pool.limit(scope.class, numbers))
     }
 
     /// Returns these pools and one more, for the check of definitions that are registered with it.
@@ -435,10 +435,50 @@ impl Catalog {
         &self.overrides
     }
 
-    /// Returns the limit of a gate under the current release and the overrides in force. `given` are
-    /// the numbers of its row from the data of an event.
-    pub fn limit(&self, scope: &Scope, given: Option<&Given>) -> Limit {
-        self.overrides.apply(scope, self.defined_limit(scope, Numbers::Of(given)))
+    /// Returns the limit of a gate under the current release and the overrides in force. `own` are
+    /// the numbers of its row.
+    pub fn limit(&self, scope: &Scope, own: RowNumbers<'_>) -> Limit {
+        self.limit_under(&self.overrides, scope, own)
+    }
+
+    /// As [`Catalog::limit`], under other overrides.
+    pub fn limit_under(&self, overrides: &Overrides, scope: &Scope, own: RowNumbers<'_>) -> Limit {
+        let defined = self.defined_limit(scope, Numbers::Of(own));
+        let limit = overrides.apply(scope, defined.clone());
+        self.cap(scope, &defined, limit)
+    }
+
+    /// Returns the limit with which the costs of new runs are compared: the highest that it may
+    /// have while they wait, if it is adaptive (spec L28).
+    pub fn limit_of_costs(&self, scope: &Scope, own: RowNumbers<'_>) -> Limit {
+        if self.adaptive(scope).is_none() {
+            return self.open_limit(scope, own);
+        }
+        let highest = self.defined_limit(scope, Numbers::Highest);
+        let limit = self.overrides.open(scope, highest.clone());
+        self.cap(scope, &highest, limit)
+    }
+
+    /// Returns the limit of a gate, given the one of its definition and the one under an override,
+    /// which caps an adaptive limit and replaces any other.
+    fn cap(&self, scope: &Scope, defined: &Limit, limit: Limit) -> Limit {
+        match (defined, limit) {
+            (Limit::Slots(own), Limit::Slots(over))
+                if over > *own && self.adaptive(scope).is_some() =>
+            {
+                Limit::Slots(*own)
+            }
+            (_, limit) => limit,
+        }
+    }
+
+    /// Returns the settings of a gate's limit if it is adaptive under the current release.
+    pub fn adaptive(&self, scope: &Scope) -> Option<Adaptive> {
+        if scope.class.is_pooled() {
+            return self.pools.get(&scope.name)?.adaptive(scope.class);
+        }
+        let current = self.entry(&scope.app, &scope.name)?.current.as_ref()?;
+        (control::owner(scope.class).adaptive)(&current.workflow, scope)
     }
 
     /// Whether the current release reads the limit of a gate from data.
@@ -448,8 +488,10 @@ impl Catalog {
     }
 
     /// Returns the limit that a gate has when no pause closes it, for what is inside.
-    pub fn open_limit(&self, scope: &Scope, given: Option<&Given>) -> Limit {
-        self.overrides.open(scope, self.defined_limit(scope, Numbers::Of(given)))
+    pub fn open_limit(&self, scope: &Scope, own: RowNumbers<'_>) -> Limit {
+        let defined = self.defined_limit(scope, Numbers::Of(own));
+        let limit = self.overrides.open(scope, defined.clone());
+        self.cap(scope, &defined, limit)
     }
 
     /// Returns how the values at a gate take turns under the current release; none if its queue is
@@ -465,7 +507,7 @@ impl Catalog {
     /// Returns the limit of a gate under the current release, without overrides.
     pub fn defined_limit(&self, scope: &Scope, numbers: Numbers<'_>) -> Limit {
         if scope.class.is_pooled() {
-            return self.pools.limit(scope);
+            return self.pools.limit(scope, numbers);
         }
         let entry = self.entry(&scope.app, &scope.name);
         let current = entry.and_then(|entry| entry.current.as_ref());

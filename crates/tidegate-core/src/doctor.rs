@@ -77,11 +77,13 @@ pub enum Rule {
     /// spec I91: a deferred event that waits has a chore that is due at its time, and no other event
     /// has one.
     Deliveries,
+    /// spec I95: an adaptive limit grows in time, and no run knows of a later change than its row.
+    Adaptive,
 }
 
 impl Rule {
     /// All rules, in the order of their numbers.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Limits,
         Self::Phases,
         Self::Holds,
@@ -107,6 +109,7 @@ impl Rule {
         Self::StepPools,
         Self::Shares,
         Self::Deliveries,
+        Self::Adaptive,
     ];
 
     /// Returns the rule's number.
@@ -147,6 +150,7 @@ impl Rule {
             Self::StepPools => {
                 ("I73", "a step is in a pool only while its run is driven, or queued for it")
             }
+            Self::Adaptive => ("I95", "an adaptive limit has counted no more than its calls"),
             Self::Shares => ("I70", "of each value that waits, the first run has its tag"),
             Self::Deliveries => {
                 ("I91", "a deferred event that waits has a chore that is due at its time")

@@ -8,6 +8,7 @@ use crate::{
     delivery,
     draft::{Decided, Draft, QUEUE_COUNTED, Stop},
     flow::{
+        adaptive::AdaptiveLimit,
         fold,
         meter::{self, Ahead},
         share::{self, Standing},
@@ -267,6 +268,9 @@ pub struct Binding {
     /// The numbers of the limit that came from data, with the event that set them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_data: Option<Given>,
+    /// The value of the limit, if it is adaptive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adaptive: Option<AdaptiveLimit>,
     /// The overrides that apply to the gate, the most specific first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Override>,
@@ -483,14 +487,16 @@ fn binding(draft: &Draft, run: &Run, need: &PlannedGate) -> Decided<Binding> {
     let (key, costs) = (&need.gate, &need.costs);
     let By { control, key: value, pool, .. } = By::gate(key);
     let gate = draft.gate(key)?;
-    let given = gate.and_then(|gate| gate.state.given());
-    let (limit, from_data, overrides) = match key.scope() {
+    let own = gate.map(|gate| gate.state.numbers()).unwrap_or_default();
+    let (limit, from_data, adaptive, overrides) = match key.scope() {
         Some(scope) => {
             let catalog = draft.catalog(&scope.ws)?;
-            let from_data = given.filter(|_| catalog.reads_limit(&scope)).cloned();
-            (catalog.limit(&scope, given), from_data, catalog.overrides().of(&scope))
+            let from_data = own.given.filter(|_| catalog.reads_limit(&scope)).cloned();
+            let adaptive = AdaptiveLimit::of(&catalog, &scope, own);
+            let limit = catalog.limit(&scope, own);
+            (limit, from_data, adaptive, catalog.overrides().of(&scope))
         }
-        None => (Limit::Open, None, Vec::new()),
+        None => (Limit::Open, None, None, Vec::new()),
     };
     let closed = limit == Limit::Closed;
     let mut binding = Binding {
@@ -500,6 +506,7 @@ fn binding(draft: &Draft, run: &Run, need: &PlannedGate) -> Decided<Binding> {
         steps: need.steps.keys().cloned().collect(),
         limit: words(&limit),
         from_data,
+        adaptive,
         overrides,
         closed: None,
         full: closed,
@@ -650,7 +657,9 @@ fn queue_sentence(gate: &Binding) -> String {
     let Binding { control, pool, key, limit, frees, .. } = gate;
     let pool = pool.as_ref().map(|pool| format!("pool `{pool}`, key ")).unwrap_or_default();
     let set = gate.from_data.as_ref().map(|given| format!(", set by event {}", given.event_id));
-    let limit = format!("{limit}{}", set.unwrap_or_default());
+    let adaptive = gate.adaptive.as_ref();
+    let adaptive = adaptive.map(|it| format!(", adaptive from {} to {}", it.min, it.max));
+    let limit = format!("{limit}{}", set.or(adaptive).unwrap_or_default());
     let limit =
         gate.overrides.iter().fold(limit, |words, over| format!("{words}, {}", over.words()));
     let closed = gate.closed.as_ref();

@@ -17,11 +17,11 @@ use crate::{
     },
     draft::{Decided, Draft, Stop},
     flow::{
-        concurrency::Concurrency, fair::Fair, key_source::KeySource, meter::Rate, one_or_list,
-        pool::Part, rate_limit::RateLimit, throttle::Throttle,
+        adaptive::Adaptive, concurrency::Concurrency, fair::Fair, key_source::KeySource,
+        meter::Rate, one_or_list, pool::Part, rate_limit::RateLimit, throttle::Throttle,
     },
     json::Payload,
-    row::{Class, Def, GateKey, Number, RowKey, Span, Workspace},
+    row::{Class, Def, GateKey, Numbers, RowKey, Span, Workspace},
     version,
 };
 
@@ -68,7 +68,7 @@ impl Pool {
             return Err(fields.missing("concurrency", rule));
         }
         let concurrency = given("concurrency").map(|value| {
-            let known = ["limit", "key", "span", "fair"];
+            let known = ["limit", "key", "span", "fair", "adaptive"];
             let fields = Fields::open(value, "concurrency", &known, problems);
             fields.and_then(|mut fields| Concurrency::read(&mut fields))
         });
@@ -135,8 +135,14 @@ impl Pool {
         self.concurrency.as_ref().filter(|_| limits)?.fair.as_ref()
     }
 
+    /// Returns the settings of the pool's limit on runs if it is adaptive.
+    pub(crate) fn adaptive(&self, class: Class) -> Option<Adaptive> {
+        let limits = matches!(class, Class::PoolRunLimit | Class::PoolLimit);
+        self.concurrency.as_ref().filter(|_| limits)?.adaptive
+    }
+
     /// Returns the limit of the pool's gates of one class.
-    pub(crate) fn limit(&self, class: Class) -> Limit {
+    pub(crate) fn limit(&self, class: Class, numbers: Numbers<'_>) -> Limit {
         let rates = |rates: Vec<Rate>| {
             if rates.is_empty() { Limit::Open } else { Limit::Rates(rates) }
         };
@@ -145,7 +151,7 @@ impl Pool {
         } else if class == Class::PoolRateLimit {
             rates(self.rate_limit.iter().map(|it| it.metered().slowest()).collect())
         } else {
-            let limit = |it: &Concurrency| Limit::Slots(it.limit.number(Number::Highest));
+            let limit = |it: &Concurrency| Limit::Slots(it.number(numbers));
             self.concurrency.as_ref().map_or(Limit::Open, limit)
         }
     }
@@ -320,7 +326,7 @@ fn put(draft: &mut Draft, ws: &Workspace, pool: &Pool, declared: Option<&Pool>) 
         return Err(Stop::Refused(PoolRefusal::TooMany.into()));
     }
     let declared = declared.or(known.and_then(|known| known.declared.as_ref())).cloned();
-    let limit = pool.concurrency.as_ref().map_or(0, |it| it.limit.number(Number::Highest));
+    let limit = pool.concurrency.as_ref().map_or(0, |it| it.number(Numbers::Highest));
     let highest = known.map_or(0, |known| known.highest).max(limit);
     let stored = StoredPool { pool: Some(pool.clone()), declared, highest };
     if known == Some(&stored) {
@@ -381,8 +387,9 @@ fn store(
     let prefixes = prefixes.map(|class| GateKey::prefix(ws, class, "", name)).collect();
     let pool = stored.pool.clone();
     if known.is_some() {
-        version::renumber(draft, ws, prefixes, |scope, _| {
-            let limit = pool.as_ref().map_or(Limit::Open, |pool| pool.limit(scope.class));
+        version::renumber(draft, ws, prefixes, |scope, own| {
+            let numbers = Numbers::Of(own);
+            let limit = pool.as_ref().map_or(Limit::Open, |pool| pool.limit(scope.class, numbers));
             catalog.overrides().open(scope, limit)
         })?;
     }

@@ -20,8 +20,8 @@ use crate::{
     reaction::Reaction,
     reads::Scan,
     row::{
-        Class, Def, Gate, GateKey, GateState, Given, Hold, Meters, Numbers, Phase, PlannedGate,
-        Purpose, Row, RowKey, Run, Scope, Slots, Span, Work, Workspace,
+        Class, Def, Gate, GateKey, GateState, Hold, Meters, Numbers, Phase, PlannedGate, Purpose,
+        Row, RowKey, RowNumbers, Run, Scope, Slots, Span, Work, Workspace,
     },
     run::{chore, lease::served},
     schedule,
@@ -288,8 +288,8 @@ fn release_def(
     let numbered = CONTROLS.iter().filter(|control| control.is_numbered);
     let classes = numbered.flat_map(|control| control.classes).filter(|class| !class.is_pooled());
     let prefix = |class: &Class| GateKey::prefix(&def.ws, *class, &workflow.app, &workflow.name);
-    renumber(draft, &def.ws, classes.map(prefix).collect(), |scope, given| {
-        let numbers = Numbers::Of(given);
+    renumber(draft, &def.ws, classes.map(prefix).collect(), |scope, own| {
+        let numbers = Numbers::Of(own);
         let limit = (control::owner(scope.class).limit)(Some(workflow), scope, numbers);
         catalog.overrides().open(scope, limit)
     })?;
@@ -383,7 +383,7 @@ pub(crate) fn renumber(
     draft: &mut Draft,
     ws: &Workspace,
     prefixes: Vec<Vec<u8>>,
-    limit: impl Fn(&Scope, Option<&Given>) -> Limit,
+    limit: impl Fn(&Scope, RowNumbers<'_>) -> Limit,
 ) -> Decided<()> {
     let (mut keys, mut rest) = (Vec::new(), Vec::new());
     for prefix in prefixes {
@@ -426,7 +426,7 @@ pub(crate) fn renumber_rest(
     let found = draft.found(&scan, MAX_RENUMBERED)?.into_iter();
     let found: Vec<GateKey> = found.filter_map(key_of).collect();
     for key in &found {
-        renumber_gate(draft, key, &|scope, given| catalog.open_limit(scope, given))?;
+        renumber_gate(draft, key, &|scope, own| catalog.open_limit(scope, own))?;
     }
     match found.last().filter(|_| found.len() >= MAX_RENUMBERED as usize) {
         Some(last) => rest[0].0 = last.clone(),
@@ -438,12 +438,12 @@ pub(crate) fn renumber_rest(
 fn renumber_gate(
     draft: &mut Draft,
     key: &GateKey,
-    limit: &impl Fn(&Scope, Option<&Given>) -> Limit,
+    limit: &impl Fn(&Scope, RowNumbers<'_>) -> Limit,
 ) -> Decided<()> {
     let now = draft.now();
     let Some(before) = draft.gate(key)?.cloned() else { return Ok(()) };
     let Some(scope) = key.scope() else { return Ok(()) };
-    let limit = limit(&scope, before.state.given());
+    let limit = limit(&scope, before.state.numbers());
     let renumber = |meters: &mut Meters| {
         if let Limit::Rates(rates) = &limit {
             *meters = all_of_today(meters, rates, now);

@@ -303,10 +303,13 @@ impl Calls {
         if answer.response.status().is_success() && relay::is_stream(&answer.response) {
             return relay::relay(ctx, answer).await;
         }
+        let is_refused = refuses_calls(&answer.response);
         let until = too_many(&answer.response);
         let read = read(answer).await;
+        // The service that handles failures is another one.
+        let is_overload = is_refused && ctx.failure_of().is_none();
+        let read = read.map_err(|fault| if is_overload { fault.overload() } else { fault });
         match (&self.on_too_many, until) {
-            // The service that handles failures is another one.
             (Some(on), Some(until)) if ctx.failure_of().is_none() => read.map_err(|fault| {
                 let most = Duration::from_millis(on.max_close_ms);
                 fault.close_gate_for_most(on.close.clone(), until, most)
@@ -318,8 +321,12 @@ impl Calls {
 
 /// Returns how long the service refuses calls, if it says so in a response 429 or 503.
 fn too_many(response: &Response) -> Option<Duration> {
-    let refused = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
-    refused.contains(&response.status()).then(|| asked_delay(response))?
+    refuses_calls(response).then(|| asked_delay(response))?
+}
+
+/// Whether the response says that the service has too many calls.
+fn refuses_calls(response: &Response) -> bool {
+    [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&response.status())
 }
 
 /// Returns the delay in the header `Retry-After`.
@@ -380,7 +387,7 @@ async fn heard<T>(silence: Duration, part: impl Future<Output = reqwest::Result<
         Err(_) => {
             let ms = silence.as_millis();
             let message = format!("the service sent nothing for {ms} ms; see `callTimeoutMs`");
-            Err(StepError::coded("CallTimedOut", message))
+            Err(StepError::coded("CallTimedOut", message).overload())
         }
     }
 }
@@ -437,7 +444,7 @@ async fn body(answer: Answer) -> Result<Vec<u8>> {
     tokio::time::timeout(LONGEST_BODY, all_parts(answer)).await.unwrap_or_else(|_| {
         let minutes = LONGEST_BODY.as_secs() / 60;
         let message = format!("the response did not end within {minutes} minutes");
-        Err(StepError::coded("CallTimedOut", message))
+        Err(StepError::coded("CallTimedOut", message).overload())
     })
 }
 

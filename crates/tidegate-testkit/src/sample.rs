@@ -11,12 +11,12 @@ use tidegate_core::{
     json::{MAX_EVENT_BYTES, Payload},
     row::{
         ApiKey, At, Audit, Awaited, BatchCosts, Begun, Bulk, BulkCounts, BulkFilter, BulkWhat,
-        Chore, Chunk, Class, Costs, Def, Deferred, DeferredRequest, Delivery, DeliveryEnd, Ended,
-        Ending, Engine, Epoch, Event, Fold, Gate, GateKey, GateState, Item, Kind, LiveState, Mark,
-        Occurred, Parent, Phase, Place, PlannedGate, Progress, Purpose, Rank, Receipt, Reply, Row,
-        Run, RunError, Schedule, Scope, Session, SessionOp, SessionRef, ShareOf, Signal, Slots,
-        Source, Span, Staged, Step, StepKind, StreamEventRow, StreamSnapshot, Subscription, Trail,
-        WaitPath, WaitPlace, WaitRow, Work,
+        Calls, Chore, Chunk, Class, Costs, Def, Deferred, DeferredRequest, Delivery, DeliveryEnd,
+        Ended, Ending, Engine, Epoch, Event, Fold, Gate, GateKey, GateState, Item, Kind, LiveState,
+        Mark, Occurred, Parent, Phase, Place, PlannedGate, Progress, Purpose, Rank, Receipt, Reply,
+        Row, Run, RunError, Schedule, Scope, Session, SessionOp, SessionRef, ShareOf, Signal,
+        Slots, Source, Span, Staged, Step, StepKind, StreamEventRow, StreamSnapshot, Subscription,
+        Trail, WaitPath, WaitPlace, WaitRow, Work,
     },
     time::Timestamp,
 };
@@ -484,6 +484,10 @@ fn runs() -> Vec<Row> {
                     value: Key::Value(Scalar::text(NAME.to_owned())),
                     number: Some(Seq(i64::MAX)),
                 }),
+                calls: BTreeMap::from([(
+                    NAME.to_owned(),
+                    Calls { since: u32::MAX, successes: u32::MAX },
+                )]),
                 ..PlannedGate::new(gate_key("every", "need"), span)
             })
             .into(),

@@ -32,6 +32,7 @@ pages! {
     ControlPools = "docs/controls/pools.md",
     ControlPriority = "docs/controls/priority.md",
     ControlQueues = "docs/controls/queues.md",
+    ControlAdaptive = "docs/controls/adaptive.md",
     ControlFair = "docs/controls/fair.md",
     ControlRateLimit = "docs/controls/rate-limit.md",
     ControlSingleton = "docs/controls/singleton.md",

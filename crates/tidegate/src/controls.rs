@@ -265,11 +265,13 @@ impl From<u32> for Concurrency {
     }
 }
 
+mod adaptive;
 mod from_data;
 mod pool;
 mod priority;
 mod queue;
 
+pub use adaptive::Adaptive;
 pub use from_data::FromData;
 pub use pool::Pool;
 pub use priority::Priority;

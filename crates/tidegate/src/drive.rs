@@ -323,9 +323,11 @@ impl Driver {
     /// Sends a report until the store answers. A repeated report has no further effect.
     fn report(&self, ops: Ops, then: Then) -> BoxFuture<std::result::Result<Answer, Error>> {
         let (shared, known, engine) = (self.shared.clone(), self.run().clone(), self.engine);
-        let Ops { steps, sends, session, commits, chunks, progress, closes, over, asks } = ops;
+        let Ops { steps, sends, session, commits, chunks, progress, .. } = ops;
+        let Ops { closes, overloads, over, asks, .. } = ops;
         let (run, fence) = (known.id.seq, known.fence);
-        let places = Record { over, asks, closes, ..Record::new(run, engine, fence, then) };
+        let places =
+            Record { over, asks, closes, overloads, ..Record::new(run, engine, fence, then) };
         let report = Record { steps, sends, session, commits, chunks, progress, ..places };
         let command = Command::Record { known: Box::new(known), report };
         let (salted, kind) = ((command, shared.entropy.number()), self.kind);

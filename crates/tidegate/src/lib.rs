@@ -223,8 +223,8 @@ pub use workflow::Workflow;
 
 // Controls.
 pub use controls::{
-    Batch, CancelOn, Concurrency, Cost, Debounce, Fair, FromData, Handoff, Idempotency, KeySource,
-    OnNewVersion, Policy, Pool, Priority, Queue, Rate, Schedule, Singleton, WaitsFor,
+    Adaptive, Batch, CancelOn, Concurrency, Cost, Debounce, Fair, FromData, Handoff, Idempotency,
+    KeySource, OnNewVersion, Policy, Pool, Priority, Queue, Rate, Schedule, Singleton, WaitsFor,
 };
 
 // Queries and operations.

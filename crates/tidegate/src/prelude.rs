@@ -5,7 +5,7 @@
 
 #[doc(no_inline)]
 pub use crate::{
-    Action, Batch, CancelOn, Concurrency, Ctx, Debounce, Engine, Fair, Flow, Idempotency,
+    Action, Adaptive, Batch, CancelOn, Concurrency, Ctx, Debounce, Engine, Fair, Flow, Idempotency,
     Occurrence, Policy, Pool, Priority, Queue, Rate, Result, Retry, RunHandle, RunStatus,
     RunUpdate, Schedule, Singleton, StepError, StepResultExt, WaitsFor, Workflow, WorkflowRef,
 };

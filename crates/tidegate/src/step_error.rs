@@ -3,6 +3,7 @@
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use tidegate_core::{
+    flow::adaptive::NewOverload,
     flow::close::{GateToClose, MAX_CLOSE_MS, NewClose},
     row,
     run::record::Until,
@@ -59,6 +60,7 @@ pub struct StepError {
     message: String,
     again: RetryDecision,
     closes: Option<Box<NewClose>>,
+    overload: bool,
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
@@ -92,7 +94,14 @@ impl StepError {
     /// Creates an error with a stable code, by which callers and consoles can distinguish errors.
     pub fn coded(code: impl Into<String>, message: impl Into<String>) -> Self {
         let (code, message) = (code.into(), message.into());
-        Self { code, message, again: RetryDecision::Retry, closes: None, source: None }
+        Self {
+            code,
+            message,
+            again: RetryDecision::Retry,
+            closes: None,
+            overload: false,
+            source: None,
+        }
     }
 
     /// Marks the error as final: it is not retried.
@@ -131,6 +140,26 @@ impl StepError {
         Self { closes, ..self }
     }
 
+    /// Says that the called service has too many calls, or did not answer in time: the adaptive
+    /// limits that the step has passed are lowered. The timeout of a step and an error that closes a
+    /// gate say so by themselves.
+    ///
+    /// ```
+    /// use tidegate::{Result, StepError};
+    ///
+    /// fn check(status: u16) -> Result<()> {
+    ///     match status {
+    ///         429 | 503 => Err(StepError::coded("Busy", "too many calls").overload()),
+    ///         _ => Ok(()),
+    ///     }
+    /// }
+    /// # assert!(check(200).is_ok());
+    /// ```
+    #[must_use]
+    pub fn overload(self) -> Self {
+        Self { overload: true, ..self }
+    }
+
     /// Returns the stable code.
     pub fn code(&self) -> &str {
         &self.code
@@ -163,6 +192,21 @@ impl StepError {
     /// Returns the gate that the error closes, unless it is final.
     pub(crate) fn closes(&self) -> Option<&NewClose> {
         self.closes.as_deref().filter(|_| !self.is_fatal())
+    }
+
+    /// Returns the overload of the step that the error reports, if it does.
+    pub(crate) fn overload_of(&self, step: &str) -> Option<NewOverload> {
+        let pool = match self.closes.as_ref().map(|closes| &closes.gate) {
+            Some(GateToClose::Pool(pool)) => Some(pool.clone()),
+            Some(GateToClose::Throttle | GateToClose::Concurrency) | None => None,
+        };
+        let is_overload = self.overload || self.closes.is_some();
+        is_overload.then(|| NewOverload { step: step.to_owned(), pool })
+    }
+
+    /// Returns the error as the handler gets it, after the failure was recorded.
+    pub(crate) fn after_record(self) -> Self {
+        Self { closes: None, overload: false, ..self.fatal() }
     }
 
     pub(crate) fn to_row(&self) -> row::RunError {

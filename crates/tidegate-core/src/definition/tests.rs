@@ -491,7 +491,7 @@ fn combinations_that_would_lose_events_are_refused_with_the_fix() {
             error out_of_range: workflow `w`: concurrency must have 1 to 16 limits, got 0
             error misplaced: workflow `w`: concurrency cannot be a policy, because only actions have policies: write `{"limit": …}`, or use singleton
             error misplaced: workflow `w`: concurrency cannot be a policy, because only actions have policies: write `{"limit": …}`, or use singleton
-            error wrong_type: workflow `w`: concurrency must be an object of `limit`, `key`, `span`, `cost`, `pool`, `queue`, `fair`, got 5
+            error wrong_type: workflow `w`: concurrency must be an object of `limit`, `key`, `span`, `cost`, `pool`, `queue`, `fair`, `adaptive`, got 5
         "#]],
     );
 }

@@ -8,9 +8,9 @@ use crate::{
     flow::control,
     id::{RunId, Seq},
     row::{
-        Class, Closed, Def, Ended, EngineId, Event, Gate, GateKey, GateState, Given, Numbers,
-        Phase, Place, PlannedGate, Receipt, RowKey, Run, Scope, Source, Span, WaitOn, WaitPath,
-        WaitRow, Workspace,
+        Adapted, Class, Closed, Def, Ended, EngineId, Event, Gate, GateKey, GateState, Given,
+        Numbers, Phase, Place, PlannedGate, Receipt, RowKey, RowNumbers, Run, Scope, Source, Span,
+        WaitOn, WaitPath, WaitRow, Workspace,
     },
     run::{listen, wait},
     time::Timestamp,
@@ -34,6 +34,8 @@ struct Inside {
     is_turns: bool,
     /// The numbers of its limits that came from data.
     given: Option<Given>,
+    /// The value of its limit, if it is adaptive and has changed.
+    adapted: Option<Adapted>,
     /// The number of waiting runs, if the row has it, and the number of those that were read.
     waiting: Option<u32>,
     queued: u32,
@@ -41,6 +43,12 @@ struct Inside {
     first: Option<Place>,
     /// The closing by a run.
     closed: Option<Closed>,
+}
+
+impl Inside {
+    fn numbers(&self) -> RowNumbers<'_> {
+        RowNumbers { given: self.given.as_ref(), adapted: self.adapted.as_ref() }
+    }
 }
 
 /// State of all live runs, gates and folds, for the checks.
@@ -98,6 +106,7 @@ impl Flow {
             wanted: 1,
             is_turns: false,
             given: gate.state.given().cloned(),
+            adapted: gate.state.adapted().copied(),
             waiting: None,
             queued: 0,
             first: None,
@@ -111,6 +120,10 @@ impl Flow {
                 (inside.units, inside.wanted) = (slots.used(), slots.wanted.one());
                 (inside.waiting, inside.closed) = (slots.waiting, slots.closed);
                 self.folds.kept.extend(slots.folds.iter().cloned());
+                let counted = slots.adapted.is_none_or(|it| it.successes < it.limit);
+                report.check(Rule::Adaptive, counted, || {
+                    format!("{} should have grown: {:?}", name(&gate.key), slots.adapted)
+                });
                 report.check(Rule::Holds, inside.unsaid.len() == inside.count, || {
                     format!("{} lists a holder twice", name(&gate.key))
                 });
@@ -187,6 +200,7 @@ impl Flow {
                     cost == Some(need.costs.one())
                 }
             };
+            self.calls(report, id, need);
             report.check(Rule::Holds, inside, || {
                 format!(
                     "{id} has entered {}, which does not list it with its cost",
@@ -208,6 +222,19 @@ impl Flow {
         report.check(Rule::Holds, stands, || {
             format!("{id} is queued at {place:?}, but its next gate has no such queue")
         });
+    }
+
+    /// Checks what a run knows of an adaptive limit inside of which it calls.
+    fn calls(&self, report: &mut Report, run: RunId, need: &PlannedGate) {
+        let adapted = self.gates.get(&need.gate).and_then(|gate| gate.adapted.as_ref());
+        let changes = adapted.map_or(0, |adapted| adapted.changes);
+        for (step, calls) in &need.calls {
+            let known = step.is_empty() || need.steps.contains_key(step);
+            report.check(Rule::Adaptive, known && calls.since <= changes, || {
+                let name = name(&need.gate);
+                format!("{run} knows {calls:?} of step `{step}` at {name}, which has {adapted:?}")
+            });
+        }
     }
 
     fn filed(&mut self, run: &Run, name: &str, first: (String, Vec<u8>), step: String) {
@@ -397,7 +424,7 @@ impl Flow {
                 let (units, name) = (gate.units, name(key));
                 format!("holders take {units} units of {name}; its limit was never above {most:?}")
             });
-            let limit = catalog.limit(&scope, gate.given.as_ref());
+            let limit = catalog.limit(&scope, gate.numbers());
             let until = gate.closed.map(|closed| closed.until);
             let opens = until.is_none() || gate.due.is_some() || limit == Limit::Closed;
             report.check(Rule::Closings, opens, || {

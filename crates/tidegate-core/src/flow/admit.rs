@@ -73,7 +73,7 @@ pub(super) fn too_costly(
             None => None,
         };
         let given = Given::newest(stored, given.as_ref());
-        if let Limit::Slots(limit) = draft.catalog(&scope.ws)?.open_limit(&scope, given)
+        if let Limit::Slots(limit) = draft.catalog(&scope.ws)?.limit_of_costs(&scope, given.into())
             && cost > limit
         {
             let owner = match scope.pool() {
@@ -218,7 +218,7 @@ fn standing(draft: &Draft, id: RunId) -> Decided<Verdict, Verdict> {
 fn own_turn(draft: &Draft, id: RunId, need: &PlannedGate) -> Decided<Option<Timestamp>, Verdict> {
     let PlannedGate { gate: key, costs, .. } = need;
     let (Some(gate), Some(scope)) = (draft.gate(key)?, key.scope()) else { return Ok(None) };
-    let limit = draft.catalog(&scope.ws)?.limit(&scope, gate.state.given());
+    let limit = draft.catalog(&scope.ws)?.limit(&scope, gate.state.numbers());
     let (GateState::Turns(turns), Limit::Rates(rates)) = (&gate.state, limit) else {
         return Ok(None);
     };

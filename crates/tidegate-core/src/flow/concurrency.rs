@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
+    adaptive::Adaptive,
     control::{Control, Field, FieldType, Moment, Reading},
     cost::Cost,
     fair::Fair,
@@ -26,7 +27,7 @@ use crate::{
     catalog::Limit,
     definition::{Code, Definition, Fields, Kind, Problems, Reported},
     json::Payload,
-    row::{self, Class, GivenLimit, Number, Scope},
+    row::{self, Class, GivenLimit, Numbers, Scope},
 };
 
 /// Row in the table of controls.
@@ -43,6 +44,7 @@ pub(super) const CONTROL: Control = Control {
         Field::optional("pool", FieldType::Pool, "a limit of its own"),
         Field::optional("queue", FieldType::Queue, "no bound"),
         Field::optional("fair", FieldType::Fair, "by rank"),
+        Field::optional("adaptive", FieldType::Adaptive, "a fixed limit"),
     ],
     classes: &[Class::RunLimit, Class::PoolRunLimit, Class::Keyed, Class::Whole, Class::PoolLimit],
     is_numbered: true,
@@ -75,7 +77,7 @@ pub(super) const CONTROL: Control = Control {
     },
     limit: |definition, scope, numbers| {
         let limits = definition.into_iter().flat_map(|definition| of_gate(definition, scope));
-        let limits = limits.map(|limit| limit.limit.number(numbers.limit(0)));
+        let limits = limits.map(|limit| limit.number(numbers));
         limits.min().map_or(Limit::Open, Limit::Slots)
     },
     queue: |definition, scope| {
@@ -83,6 +85,7 @@ pub(super) const CONTROL: Control = Control {
         Some(Bounded { queue: limit.queue?, has_cost: limit.cost.is_some() })
     },
     fair: |definition, scope| of_gate(definition, scope).find_map(|limit| limit.fair.as_ref()),
+    adaptive: |definition, scope| of_gate(definition, scope).find_map(|limit| limit.adaptive),
     ..Control::NONE
 };
 
@@ -98,7 +101,7 @@ fn of_gate<'a>(definition: &'a Definition, scope: &Scope) -> impl Iterator<Item 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Concurrency {
-    /// Maximum number of runs inside at once, over all engines.
+    /// Maximum number of runs inside at once, over all engines; the first one if it is adaptive.
     pub limit: Amount,
     /// The key, with one limit per value; one limit for the whole workflow if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,6 +117,9 @@ pub struct Concurrency {
     /// How the values of a key take turns in the queue; by rank if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fair: Option<Fair>,
+    /// The range in which the limit follows the called service; it is fixed if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adaptive: Option<Adaptive>,
 }
 
 /// Time during which a run counts for a limit.
@@ -135,16 +141,34 @@ impl Concurrency {
         let span = fields.word("span", &[("executing", Span::Executing), ("run", Span::Run)]);
         let cost = Cost::read(fields);
         let (queue, fair) = (Queue::read(fields), Fair::read(fields));
+        let adaptive = Adaptive::read(fields, limit.as_ref().ok());
         let (limit, key, cost) = (limit?, key?, cost?);
-        fields.check_cost(cost.as_ref(), limit.number(Number::Highest), "limit");
         let (span, queue, fair) = (span?.unwrap_or_default(), queue?, fair?);
-        Ok(Concurrency { limit, key, span, cost, queue, fair })
+        let adaptive = adaptive?;
+        let read = Concurrency { limit, key, span, cost, queue, fair, adaptive };
+        let name = if adaptive.is_some() { "highest limit" } else { "limit" };
+        fields.check_cost(read.cost.as_ref(), read.number(Numbers::Highest), name);
+        Ok(read)
+    }
+
+    /// Returns the limit of a gate.
+    pub(crate) fn number(&self, numbers: Numbers<'_>) -> u32 {
+        let start = self.limit.number(numbers.limit(0));
+        match (self.adaptive, numbers) {
+            (None, _) => start,
+            (Some(adaptive), Numbers::Lowest) => adaptive.min,
+            (Some(adaptive), Numbers::Highest) => adaptive.max,
+            (Some(adaptive), Numbers::Of(own)) => adaptive.value(own.adapted, start),
+        }
     }
 
     pub(crate) fn to_value(&self) -> Value {
         let mut value = written(self, &[("span", json!("executing"))]);
         if let Some(queue) = self.queue {
             value["queue"] = queue.to_value();
+        }
+        if let Some(adaptive) = self.adaptive {
+            value["adaptive"] = adaptive.to_value();
         }
         value
     }
@@ -276,8 +300,8 @@ fn check(reading: &mut Reading<'_>) {
     let limits: Vec<_> = limits
         .map(|(limit, field)| Bound {
             field,
-            least: limit.limit.number(Number::Lowest),
-            most: limit.limit.number(Number::Highest),
+            least: limit.number(Numbers::Lowest),
+            most: limit.number(Numbers::Highest),
             key: limit.key.as_ref(),
             span: limit.span,
             has_cost: limit.cost.is_some(),

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
+    adaptive::Adaptive,
     batch, cancel_on, concurrency,
     cost::Cost,
     debounce, fair,
@@ -99,6 +100,10 @@ pub struct Control {
     /// none if its queue is served by rank.
     #[serde(skip)]
     pub(crate) fair: for<'a> fn(&'a Definition, &Scope) -> Option<&'a Fair>,
+    /// Returns the settings of an adaptive limit of one of the control's gates under the given
+    /// definition; none if its limit is fixed.
+    #[serde(skip)]
+    pub(crate) adaptive: fn(&Definition, &Scope) -> Option<Adaptive>,
     /// Returns the fold settings; none if the definition does not use the control.
     #[serde(skip)]
     pub(crate) folding: fn(&Definition) -> Option<Folding>,
@@ -169,6 +174,9 @@ pub enum FieldType {
     Queue,
     /// How values take turns in a queue: an object of `by`, `weights` and `defaultWeight`.
     Fair,
+    /// The range of a limit that follows the called service: an object of `min`, `max` and
+    /// `cooldownMs`.
+    Adaptive,
     /// An event's name.
     Event,
     /// An object of paths in the event, each with a path in the run's own data.
@@ -225,6 +233,7 @@ impl Control {
         limit: |_, _, _| Limit::Open,
         queue: |_, _| None,
         fair: |_, _| None,
+        adaptive: |_, _| None,
         folding: |_| None,
         expiry_ms: |_| None,
     };
@@ -436,7 +445,7 @@ mod tests {
             singleton {key, mode}: at most one run per key; creation; skip the new run, cancel the old one, or keep the newest waiting
             priority {shiftMs}: start before others that wait, or after them; creation; re-order
             throttle {limit, perMs, key, burst, cost, pool, fair}: spread starts over time and lose none; start; delay
-            concurrency {limit, key, span, cost, pool, queue, fair}: bound how many run at once; start; wait in the queue
+            concurrency {limit, key, span, cost, pool, queue, fair, adaptive}: bound how many run at once; start; wait in the queue
             startWithinMs {startWithinMs}: cancel runs that would start too late; start; cancel as expired
             cancelOn {event, match, withinMs}: cancel runs that an event makes useless; creation; cancel when the event arrives"#]]
         .assert_eq(&lines.join("\n"));

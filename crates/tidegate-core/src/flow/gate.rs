@@ -9,6 +9,7 @@ use crate::{
     catalog::Limit,
     draft::{Decided, Draft},
     flow::{
+        adaptive,
         meter::{self, Ahead, stamp_all, stamp_turn},
         pause, queue, share,
     },
@@ -65,6 +66,7 @@ pub fn advance<E>(draft: &mut Draft, mut run: Run) -> Decided<(), E> {
         match offered {
             Ok(()) => {
                 move_up(draft, &gate, &mut run)?;
+                adaptive::enter(draft, &gate, &mut run)?;
                 draft.put(gate);
                 run.entered += 1;
             }
@@ -165,11 +167,13 @@ pub fn vacate<E>(draft: &mut Draft, run: &mut Run, keep: usize) -> Decided<Vec<G
         if let Some(gate) = draft.gate(&need.gate)? {
             let mut gate = gate.clone();
             gate.at = gate.at.max(draft.now());
+            adaptive::leave(draft, &mut gate, need)?;
             leave(&mut gate.state, run.id);
             draft.put(gate);
         }
         touched.push(need.gate.clone());
     }
+    run.plan.iter_mut().take(run.entered).skip(keep).for_each(|need| need.calls.clear());
     run.entered = run.entered.min(keep);
     run.phase = Phase::Waiting;
     draft.put(run.clone());
@@ -293,6 +297,7 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
             return Ok(());
         }
         move_up(draft, &gate, &mut run)?;
+        adaptive::enter(draft, &gate, &mut run)?;
         count_down(&mut gate.state);
         let next = share::serve(draft, &mut gate, &run, place)?;
         lower_head(&mut gate.state, next);
@@ -317,7 +322,7 @@ pub fn start<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
         let mut row = row.clone();
         // A pool that is paused counts the runs that have their turn.
         let catalog = draft.catalog(&run.ws)?;
-        let limit = gate.scope().map(|scope| catalog.open_limit(&scope, row.state.given()));
+        let limit = gate.scope().map(|scope| catalog.open_limit(&scope, row.state.numbers()));
         let now = draft.now();
         if let GateState::Turns(turns) = &mut row.state {
             turns.pending.retain(|turn| turn.run != run.id.seq);
@@ -595,7 +600,7 @@ fn move_up<E>(draft: &Draft, gate: &Gate, run: &mut Run) -> Decided<(), E> {
 /// Returns the gate's limit under the current release, with the numbers that an event has set.
 pub(super) fn limit<E>(draft: &Draft, gate: &Gate) -> Decided<Limit, E> {
     match gate.key.scope() {
-        Some(scope) => Ok(draft.catalog(&scope.ws)?.limit(&scope, gate.state.given())),
+        Some(scope) => Ok(draft.catalog(&scope.ws)?.limit(&scope, gate.state.numbers())),
         None => Ok(Limit::Open),
     }
 }

@@ -24,6 +24,7 @@ pub mod share;
 pub mod step_pool;
 pub mod verdict;
 
+pub mod adaptive;
 pub mod batch;
 pub mod cancel_on;
 pub mod concurrency;

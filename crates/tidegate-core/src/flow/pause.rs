@@ -14,7 +14,7 @@ use super::{
 use crate::{
     catalog::Limit,
     draft::{Decided, Draft},
-    row::{Class, GateKey, Phase, PlannedGate, Run, Scope, Span},
+    row::{Class, GateKey, Phase, PlannedGate, RowNumbers, Run, Scope, Span},
 };
 
 /// Row in the table of controls. A pause is an override, not a field of a definition.
@@ -58,7 +58,9 @@ pub(crate) fn wait<E>(draft: &mut Draft, mut run: Run, pause: &Scope) -> Decided
     let freed = gate::vacate(draft, &mut run, keep)?;
     let throttle = run.plan.get(keep).filter(|need| need.gate.class() == Some(Class::Throttle));
     let closed = match throttle.and_then(|need| need.gate.scope()) {
-        Some(scope) => draft.catalog(&run.ws)?.limit(&scope, None) == Limit::Closed,
+        Some(scope) => {
+            draft.catalog(&run.ws)?.limit(&scope, RowNumbers::default()) == Limit::Closed
+        }
         None => false,
     };
     if !closed {

@@ -138,7 +138,7 @@ pub(super) fn spends(draft: &Draft, candidate: &Candidate<'_>) -> Decided<Vec<Sp
     }
     let catalog = draft.catalog(&candidate.ws)?;
     for (scope, cost) in pooled {
-        let Limit::Rates(rates) = candidate.pools.limit(&scope) else { continue };
+        let Limit::Rates(rates) = candidate.pools.limit(&scope, Numbers::Highest) else { continue };
         let rates = catalog.overrides().rates(&scope, rates);
         rates.iter().try_for_each(|rate| affordable(cost, *rate, &scope))?;
         spends.push(Spend::new(scope, rates, cost));
@@ -159,7 +159,7 @@ fn own_spends(draft: &Draft, candidate: &Candidate<'_>) -> Decided<Vec<Spend>, V
         let given = alike.clone().map(|limit| limit.metered().given(&candidate.event.data));
         let given = candidate.given(CONTROL.name, given)?;
         // The event is the newest one with this key: its own numbers apply.
-        let numbers = Numbers::Of(given.as_ref());
+        let numbers = Numbers::Of(given.as_ref().into());
         let each = alike.clone().enumerate();
         let rates = each.map(|(n, limit)| limit.metered().rate(numbers, n)).collect();
         let rates = catalog.overrides().rates(&scope, rates);

@@ -11,7 +11,7 @@ use crate::{
     flow::gate,
     id::Seq,
     json::Payload,
-    row::{Class, Gate, GateState, Meters, PlannedGate, Run, RunError, Turns},
+    row::{Class, Gate, GateState, Meters, PlannedGate, RowNumbers, Run, RunError, Turns},
 };
 
 /// Maximum number of units of one use.
@@ -32,7 +32,8 @@ pub(crate) fn settle<E>(
     let (key, costs) = (need.gate, need.costs);
     let reserved = Ok(Payload::from_value(&serde_json::json!(costs.one())));
     let catalog = draft.catalog(&run.ws)?;
-    let Some(Limit::Rates(rates)) = key.scope().map(|scope| catalog.open_limit(&scope, None))
+    let Some(Limit::Rates(rates)) =
+        key.scope().map(|scope| catalog.open_limit(&scope, RowNumbers::default()))
     else {
         return Ok(reserved);
     };

@@ -12,9 +12,12 @@
 //! two runs that hold a pool could wait there for each other. A place ends with the attempt of its
 //! step, and with the lease at the latest.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::{
+    adaptive,
     cost::MAX_COST,
     gate,
     key_source::MAX_PATHS,
@@ -30,8 +33,8 @@ use crate::{
     json::Payload,
     key::{Key, Path},
     row::{
-        Costs, GateKey, GateState, Hold, Phase, PlannedGate, Run, RunError, Scope, ShareOf, Span,
-        Wait, WaitOn,
+        Costs, GateKey, GateState, Hold, Phase, PlannedGate, RowNumbers, Run, RunError, Scope,
+        ShareOf, Span, Wait, WaitOn,
     },
     time::Timestamp,
 };
@@ -131,8 +134,9 @@ pub(crate) fn ask<E>(
         let (key, costs) = (&need.gate, &need.costs);
         let Some(mut gate) = draft.gate(key)?.cloned() else {
             let scope = key.scope();
-            let limit =
-                scope.map(|scope| draft.catalog(&scope.ws).map(|it| it.limit(&scope, None)));
+            let limit = scope.map(|scope| {
+                draft.catalog(&scope.ws).map(|it| it.limit(&scope, RowNumbers::default()))
+            });
             if limit.transpose()? == Some(Limit::Closed) {
                 return Ok(PoolAnswer::Waits);
             }
@@ -162,6 +166,7 @@ pub(crate) fn ask<E>(
                     None => slots.holders.push(Hold::new(run.id, costs.one())),
                 }
                 plan(run, step, need);
+                adaptive::enter_step(draft, &gate, run, step)?;
                 draft.put(gate);
             }
             // The run is leased: its attempt starts now.
@@ -248,11 +253,12 @@ pub(crate) fn start<E>(draft: &mut Draft, run: &mut Run) -> Decided<(), E> {
 }
 
 /// Ends the places of those steps of a driven run whose attempts are over. Returns the gates whose
-/// slots the caller has to hand on.
+/// slots the caller has to hand on. `succeeded` says which attempts have recorded a result.
 pub(crate) fn leave<E>(
     draft: &mut Draft,
     run: &mut Run,
     is_over: impl Fn(&str) -> bool,
+    succeeded: impl Fn(&str) -> bool,
 ) -> Decided<Vec<GateKey>, E> {
     let inside = run.in_pools.len();
     run.in_pools.retain(|step| !is_over(step));
@@ -260,7 +266,11 @@ pub(crate) fn leave<E>(
     while run.in_pools.len() < inside
         && let Some(need) = run.plan.get_mut(at)
     {
-        let ended: u32 = need.steps.extract_if(.., |step, _| is_over(step)).map(|it| it.1).sum();
+        let steps: BTreeMap<String, u32> =
+            need.steps.extract_if(.., |step, _| is_over(step)).collect();
+        let calls = steps.keys().filter_map(|step| Some((step, need.calls.remove(step)?)));
+        let calls: Vec<_> = calls.map(|(step, calls)| (calls, succeeded(step))).collect();
+        let ended: u32 = steps.values().sum();
         if ended == 0 {
             at += 1;
             continue;
@@ -269,6 +279,9 @@ pub(crate) fn leave<E>(
         need.costs = Costs::new(vec![left]);
         if let Some(mut gate) = draft.gate(&key)?.cloned() {
             gate.at = gate.at.max(draft.now());
+            for (calls, succeeded) in calls {
+                adaptive::leave_step(draft, &mut gate, calls, succeeded)?;
+            }
             match &mut gate.state {
                 GateState::Slots(slots) if left > 0 => {
                     let holds = slots.holders.iter_mut().filter(|hold| hold.run == run.id);
@@ -332,7 +345,8 @@ fn needs(catalog: &Catalog, run: &Run, step: &str, asks: &[PoolAsk]) -> Result<N
     let mut needs = Needs::default();
     for Use { scope, cost, limits, value } in gates {
         // A pause or a closing delays a step, but does not change which cost fits.
-        let (gate, limit) = (GateKey::new(&scope), catalog.open_limit(&scope, None));
+        let gate = GateKey::new(&scope);
+        let limit = catalog.limit_of_costs(&scope, RowNumbers::default());
         let same = |need: &&PlannedGate| need.span == Span::Executing && need.gate == gate;
         let own = run.plan.iter().find(same).map_or(0, PlannedGate::own_cost);
         if let Limit::Slots(limit) = limit
@@ -348,7 +362,7 @@ fn needs(catalog: &Catalog, run: &Run, step: &str, asks: &[PoolAsk]) -> Result<N
         needs.gates.push(Need { gate, costs: Costs::new(vec![cost; limits]), share });
     }
     for Use { scope, cost, .. } in meters {
-        let Limit::Rates(rates) = catalog.limit(&scope, None) else { continue };
+        let Limit::Rates(rates) = catalog.limit(&scope, RowNumbers::default()) else { continue };
         let owner = By::scope(&scope).limiter();
         for rate in rates.iter().filter(|rate| cost > rate.burst) {
             let rule = format!("cost {cost} exceeds the burst {} of {owner}", rate.burst);

@@ -8,6 +8,7 @@ use crate::{
     catalog::{Catalog, Limit},
     draft::{Decided, Draft, Missing},
     explain::{ClosedBy, words},
+    flow::adaptive::AdaptiveLimit,
     flow::meter::{Ahead, Rate, conforms, turn},
     id::{EventId, RunId, Seq},
     key::push_part,
@@ -98,6 +99,9 @@ pub struct GateView {
     /// The numbers of the limits that came from data, with the event that set them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_data: Option<Given>,
+    /// The value of the limit, if it is adaptive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adaptive: Option<AdaptiveLimit>,
     /// Number of runs that hold the gate, or have a turn and have not started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inside: Option<usize>,
@@ -319,8 +323,11 @@ fn show_all<E>(
     let mut missing = Missing::default();
     let mut all = Vec::new();
     for (gate, scope) in gates {
-        let mut shown = show(draft.now(), gate, scope, catalog.limit(scope, gate.state.given()));
+        let mut shown = show(draft.now(), gate, scope, catalog.limit(scope, gate.state.numbers()));
         shown.from_data = gate.state.given().filter(|_| catalog.reads_limit(scope)).cloned();
+        if matches!(gate.state, GateState::Slots(_)) {
+            shown.adaptive = AdaptiveLimit::of(catalog, scope, gate.state.numbers());
+        }
         shown.overrides = catalog.overrides().of(scope);
         shown.override_target = Target::of(scope);
         let has_line = match &gate.state {

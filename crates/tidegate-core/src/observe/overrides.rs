@@ -14,7 +14,7 @@ use crate::{
     observe::gates::LINE,
     overrides::{Override, Target},
     reads::{Count, Scan},
-    row::{Gate, Numbers, Row, Workspace},
+    row::{Gate, Row, Workspace},
 };
 
 /// Number of live runs of each version, or of gates of each class, that are read for one override.
@@ -131,8 +131,7 @@ pub fn preview<E>(
     let (mut missing, mut enter, mut wait) = (Missing::default(), 0, 0);
     for gate in &gates {
         let Some(scope) = gate.key.scope() else { continue };
-        let numbers = Numbers::Of(gate.state.given());
-        let limit = overrides.apply(&scope, catalog.defined_limit(&scope, numbers));
+        let limit = catalog.limit_under(&overrides, &scope, gate.state.numbers());
         let count = missing.note(draft.count(&Count::Queue(gate.key.clone()), LINE))?;
         let first = missing.note(gate::would_enter(draft, gate, &limit, ENTERING))?;
         let (count, first) = (count.unwrap_or_default(), first.unwrap_or_default());

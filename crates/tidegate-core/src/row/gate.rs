@@ -6,7 +6,7 @@ use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Closed, Costs, Given, Meters, Share, Tag, Turns, Workspace};
+use super::{Adapted, Closed, Costs, Given, Meters, RowNumbers, Share, Tag, Turns, Workspace};
 use crate::{
     flow::KeySource,
     id::{EventId, RunId, Seq},
@@ -381,6 +381,16 @@ impl GateState {
         }
     }
 
+    /// Returns the value of an adaptive limit; none if it has not changed yet.
+    pub fn adapted(&self) -> Option<&Adapted> {
+        if let Self::Slots(slots) = self { slots.adapted.as_ref() } else { None }
+    }
+
+    /// Returns the numbers of the gate's limits that are in the row.
+    pub fn numbers(&self) -> RowNumbers<'_> {
+        RowNumbers { given: self.given(), adapted: self.adapted() }
+    }
+
     /// Takes the numbers of a run or an event over, unless a later event has set others.
     pub(crate) fn give(&mut self, own: Option<&Given>) {
         let newest = Given::newest(self.given(), own).cloned();
@@ -426,6 +436,9 @@ pub struct Slots {
     /// The limit, if it came from the data of an event (spec L12).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub given: Option<Given>,
+    /// The value of the limit, if it is adaptive and has changed (spec L28).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapted: Option<Adapted>,
 }
 
 impl Slots {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Event;
+use super::{Event, RowNumbers};
 use crate::id::{EventId, Seq};
 
 /// Numbers from the data of one event, for the limits of one gate. Those of the event with the
@@ -58,11 +58,11 @@ impl Given {
     }
 }
 
-/// Numbers from data with which the limit of a gate is computed.
+/// Numbers from rows with which the limit of a gate is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbers<'a> {
-    /// Those of an event; the defaults if there is none.
-    Of(Option<&'a Given>),
+    /// Those of a gate's row; the ones of the definition if the row has none.
+    Of(RowNumbers<'a>),
     /// The lowest that the definition allows.
     Lowest,
     /// The highest that the definition allows.
@@ -82,7 +82,7 @@ impl Numbers<'_> {
 
     fn number(self, of: impl Fn(&Given) -> Option<u32>) -> Number {
         match self {
-            Self::Of(given) => Number::Of(given.and_then(of)),
+            Self::Of(own) => Number::Of(own.given.and_then(of)),
             Self::Lowest => Number::Lowest,
             Self::Highest => Number::Highest,
         }

@@ -3,6 +3,7 @@
 //! A store reads and writes rows; it never interprets the state of a gate or the body of a run. The
 //! order of the variants of [`RowKey`] is the order in which rows are locked.
 
+mod adapted;
 mod api;
 mod audit;
 mod chore;
@@ -14,6 +15,7 @@ mod gate;
 mod given;
 mod list;
 mod meter;
+mod planned;
 mod run;
 mod session;
 mod share;
@@ -23,6 +25,7 @@ mod wait;
 
 use std::sync::Arc;
 
+pub use adapted::{Adapted, Calls, RowNumbers};
 pub use api::{ApiKey, Reply};
 pub use audit::Audit;
 pub use chore::{
@@ -38,9 +41,10 @@ pub(crate) use given::Number;
 pub use given::{Given, GivenLimit, Numbers};
 pub use list::{Row, RowKey, RowKind};
 pub use meter::{BatchCosts, Costs, Meter, Meters, Turn, Turns};
+pub use planned::PlannedGate;
 pub use run::{
-    Begun, Chunk, Ended, Parent, Phase, Place, PlannedGate, Progress, Purpose, Rank, Run, RunError,
-    Source, Span, Step, StepKind,
+    Begun, Chunk, Ended, Parent, Phase, Place, Progress, Purpose, Rank, Run, RunError, Source,
+    Span, Step, StepKind,
 };
 pub use session::{Session, SessionOp, SessionRef, Staged};
 pub use share::{Share, ShareOf, Tag};

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
-    BatchCosts, Class, Costs, Ending, EngineId, GateKey, Given, Listener, ShareOf, Trail, Wait,
-    WaitOn, Workspace,
+    BatchCosts, Class, Ending, EngineId, GateKey, Listener, PlannedGate, Trail, Wait, WaitOn,
+    Workspace,
 };
 use crate::{
     catalog::Version,
@@ -47,66 +47,6 @@ pub enum Span {
     Start,
     /// Only while the run is driven.
     Executing,
-}
-
-/// One gate of a run's plan. The plan is in the order of spec G9.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlannedGate {
-    /// The gate.
-    pub gate: GateKey,
-    /// How long the run holds the gate.
-    pub span: Span,
-    /// The tier of the run in the gate's queue.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub tier: i64,
-    /// The units of the gate's limits that the run takes.
-    #[serde(default, skip_serializing_if = "Costs::is_one")]
-    pub costs: Costs,
-    /// Whether the limit bounded its queue when the run was admitted. Then the gate counts its
-    /// waiting runs.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub bounded: bool,
-    /// Whether the run came to the gate's queue from the queue of an earlier gate. Such a run is
-    /// not displaced (spec L19).
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub after_queue: bool,
-    /// The numbers of the gate's limits from the data of the run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub given: Option<Given>,
-    /// The parts of the cost that steps of the run take, by step (spec L7). They are part of
-    /// `costs`; the rest is the cost of the run itself.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub steps: BTreeMap<String, u32>,
-    /// The run's value of `fair`, if the limit had it when the run was admitted (spec L16).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub share: Option<ShareOf>,
-}
-
-impl PlannedGate {
-    /// Creates the step for a gate of which the run takes one unit.
-    pub fn new(gate: GateKey, span: Span) -> Self {
-        Self {
-            gate,
-            span,
-            tier: 0,
-            costs: Costs::default(),
-            bounded: false,
-            after_queue: false,
-            given: None,
-            steps: BTreeMap::new(),
-            share: None,
-        }
-    }
-
-    /// Returns the part of the cost that the run takes for itself, and not for a step.
-    pub fn own_cost(&self) -> u32 {
-        self.costs.one().saturating_sub(self.steps.values().sum())
-    }
-
-    /// Whether only steps need the gate. The run gives it back when their attempts have ended.
-    pub fn is_of_steps(&self) -> bool {
-        !self.steps.is_empty() && self.own_cost() == 0
-    }
 }
 
 /// Whether a field has its default value. Such a field is not stored, because the whole body is

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::{
     command::Refusal,
     draft::{Decided, Draft, Missing, Stop},
-    flow::{pause, step_pool},
+    flow::{adaptive, pause, step_pool},
     id::Seq,
     reads::Scan,
     row::{Begun, Engine, EngineId, Phase, Purpose, Row, RowKey, Run},
@@ -91,6 +91,7 @@ fn alive(draft: &Draft, engine: EngineId) -> Decided<Engine> {
 
 fn lease_one<E>(draft: &mut Draft, engine: EngineId, mut run: Run) -> Decided<Run, E> {
     step_pool::start(draft, &mut run)?;
+    adaptive::begin(draft, &mut run)?;
     if !run.started {
         run.started = true;
         run.deadline = deadline(draft, &run)?;

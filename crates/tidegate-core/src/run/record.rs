@@ -3,7 +3,7 @@
 //! Every report has the fence of its lease. It is refused after another worker has leased the run
 //! or the run was cancelled (spec replace, steps).
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     control,
@@ -17,6 +17,7 @@ use crate::{
     draft::{Decided, Draft, Stop},
     event::{self, NewEvent},
     flow::{
+        adaptive::{self, NewOverload},
         admit::admit,
         close::{self, NewClose},
         gate,
@@ -60,6 +61,8 @@ pub struct Record {
     pub session: Vec<NewSessionOp>,
     /// Gates that the run closes because a service has refused its call.
     pub closes: Vec<NewClose>,
+    /// Overloads of services that the run has met.
+    pub overloads: Vec<NewOverload>,
     /// Steps whose attempts ended without a record. Their places in pools end.
     pub over: Vec<String>,
     /// Steps that ask for their pools. Only a report after which the worker continues has them.
@@ -301,11 +304,17 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     let run = leased(draft, report)?;
     let ws = run.ws.clone();
     output::write(draft, run, report)?;
+    for new in &report.overloads {
+        adaptive::overload(draft, report.run, new)?;
+    }
     for new in &report.closes {
         close::close(draft, report.run, new)?;
     }
+    let mut succeeded = BTreeSet::new();
     for NewStep { id, kind, result } in report.steps.clone() {
-        remember(draft, report, id, kind, |_| Ok(result))?;
+        let is_success = kind == StepKind::Run && result.is_ok();
+        let is_new = remember(draft, report, id.clone(), kind, |_| Ok(result))?;
+        succeeded.extend(Some(id).filter(|_| is_success && is_new));
     }
     for asked in &report.session {
         let key = RowKey::Step(report.run, asked.step.clone());
@@ -343,11 +352,12 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
         // second time.
         wait::drop_one(draft, &mut run, step);
     }
+    succeeded.iter().for_each(|step| adaptive::succeed(&mut run, step));
     if report.then == Then::Continue && !run.pausing {
-        return go_on(draft, run, report);
+        return go_on(draft, run, report, |step| succeeded.contains(step));
     }
     // Places of steps end with the lease, also those of steps that had not begun.
-    let freed = step_pool::leave(draft, &mut run, |_| true)?;
+    let freed = step_pool::leave(draft, &mut run, |_| true, |step| succeeded.contains(step))?;
     draft.set_aside(freed);
     release(draft, run, report.then.clone())?;
     gate::hand_on(draft, Vec::new())?;
@@ -356,10 +366,15 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
 
 /// Lets the worker continue. Places of steps that have ended are handed on first, so that no step
 /// that asks now passes the runs that wait.
-fn go_on(draft: &mut Draft, mut run: Run, report: &Record) -> Decided<Recorded> {
+fn go_on(
+    draft: &mut Draft,
+    mut run: Run,
+    report: &Record,
+    succeeded: impl Fn(&str) -> bool,
+) -> Decided<Recorded> {
     let recorded = |step: &str| report.steps.iter().any(|it| it.id == step);
     let is_over = |step: &str| recorded(step) || report.over.iter().any(|it| it == step);
-    let freed = step_pool::leave(draft, &mut run, is_over)?;
+    let freed = step_pool::leave(draft, &mut run, is_over, succeeded)?;
     if freed.is_empty() && report.asks.is_empty() {
         draft.put(run);
         return Ok(Recorded::GoOn);
@@ -402,14 +417,15 @@ fn release(draft: &mut Draft, mut run: Run, then: Then) -> Decided<()> {
     Ok(())
 }
 
-/// Records a step if it is not recorded yet. A worker repeats a report if it got no answer.
+/// Records a step if it is not recorded yet. A worker repeats a report if it got no answer. Returns
+/// whether the step is new.
 fn remember(
     draft: &mut Draft,
     report: &Record,
     id: String,
     kind: StepKind,
     result: impl FnOnce(&mut Draft) -> Decided<Result<Payload, RunError>>,
-) -> Decided<()> {
+) -> Decided<bool> {
     let known = draft.row::<Refusal>(&RowKey::Step(report.run, id.clone()))?.is_some();
     if !known {
         let result = result(draft)?;
@@ -417,7 +433,7 @@ fn remember(
         draft.put(Step { run, id, kind, fence, at, result, seq });
         count(draft, report, kind)?;
     }
-    Ok(())
+    Ok(!known)
 }
 
 /// Sends the message of a step. If the receiving run has ended or does not exist, or there is
@@ -462,7 +478,7 @@ fn append(draft: &mut Draft, report: &Record, asked: &NewCommit) -> Decided<()> 
             Err(Stop::Need(reads)) => return Err(Stop::Need(reads)),
             Err(Stop::Full) => return Err(Stop::Full),
         };
-    remember(draft, report, step.clone(), StepKind::Commit, |_| Ok(result))
+    remember(draft, report, step.clone(), StepKind::Commit, |_| Ok(result)).map(|_| ())
 }
 
 /// Counts a compensation at once, with its record, because an event in the same report may replace

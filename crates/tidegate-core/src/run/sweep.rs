@@ -216,7 +216,7 @@ pub fn reap<E>(
         end::stopped(draft, run)?;
         return Ok(Answer::Changed(true));
     }
-    let freed = step_pool::leave(draft, &mut run, |_| true)?;
+    let freed = step_pool::leave(draft, &mut run, |_| true, |_| false)?;
     draft.set_aside(freed);
     run.takeovers = run.takeovers.saturating_add(1);
     let reason = count_death(draft, &mut run, max_deaths)?;

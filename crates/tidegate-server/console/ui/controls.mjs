@@ -80,6 +80,9 @@ const turns = ({ fair }) => {
   return ` in turns${each(fair.by)}${weights.length ? `, by weight (${shown})` : ''}`;
 };
 
+/** How a limit follows the called service. @param {any} it */
+const adapting = ({ adaptive }) => (adaptive ? ` to begin with (adaptive, ${adaptive.min} to ${adaptive.max})` : '');
+
 /** What a new run does while another is live. @type {Record<string, string>} */
 const MODES = {
   skip: 'others are skipped until it ends',
@@ -107,8 +110,8 @@ const pairs = (match) =>
 const SENTENCES = {
   concurrency: (it) =>
     it.span === 'run'
-      ? `At most ${amount(it.limit)} live at once${each(it.key)}, from admission to end; others are queued${turns(it)}${bound(it)}`
-      : `At most ${amount(it.limit)} at once${each(it.key)}; others are queued${turns(it)}${bound(it)}`,
+      ? `At most ${amount(it.limit)} live at once${adapting(it)}${each(it.key)}, from admission to end; others are queued${turns(it)}${bound(it)}`
+      : `At most ${amount(it.limit)} at once${adapting(it)}${each(it.key)}; others are queued${turns(it)}${bound(it)}`,
   policy: (it) => (POLICIES[it.key === 'none' ? 'allow' : it.policy] ?? (() => `Policy ${it.policy}`))(it),
   throttle: (it) => `Starts at most ${rate(amount(it.limit), it.perMs)}${each(it.key)}${together(it, 1)}; others are queued${turns(it)}`,
   rateLimit: (it) => `Accepts at most ${rate(amount(it.limit), it.perMs)}${each(it.key)}${together(it)}; events over the limit are dropped`,

@@ -5,6 +5,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use reqwest::StatusCode;
 use serde_json::json;
 use sha2::Sha256;
+use tidegate_core::time::Timestamp;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::{server::Server, target::Target};
@@ -339,6 +340,7 @@ async fn a_service_that_refuses_calls_closes_a_gate() {
     let soon: &'static str = soon.leak();
     let target = Target::start(|call, _| match call.path.as_str() {
         "/long" => (429, vec![("retry-after", "3600")], String::new()),
+        "/date" => (503, vec![("retry-after", "Thu, 06 Nov 2194 08:49:37 GMT")], String::new()),
         _ => (200, Vec::new(), String::new()),
     })
     .await;
@@ -355,8 +357,10 @@ async fn a_service_that_refuses_calls_closes_a_gate() {
          onTooMany = {{ close = \"pool:openai\" }}\n\n\
          [[workflow]]\nname = \"index\"\nurl = \"{}\"\nconcurrency = {{ pool = \"openai\" }}\n\n\
          [[workflow]]\nname = \"mail\"\nurl = \"{short}\"\nconcurrency = {{ limit = 2 }}\n\
-         retry = {{ maxAttempts = 1 }}\nonTooMany = {{ close = \"concurrency\" }}\n",
-        target.url
+         retry = {{ maxAttempts = 1 }}\nonTooMany = {{ close = \"concurrency\" }}\n\n\
+         [[workflow]]\nname = \"later\"\nurl = \"{}/date\"\nconcurrency = {{ limit = 2 }}\n\
+         onTooMany = {{ close = \"concurrency\", maxCloseMs = 60000 }}\n",
+        target.url, target.url
     );
     let server = Server::start(&config);
     let refused = server.start_run("chat", json!({})).await;
@@ -373,9 +377,48 @@ async fn a_service_that_refuses_calls_closes_a_gate() {
     let words = "failed attempts: 0, attempts that have closed a gate: 1,";
     assert!(sentence.contains(words), "{run}");
     assert_eq!(target.calls().len(), 1, "no other run of the pool has called");
+    let dated = server.start_run("later", json!({})).await;
+    server.until(&dated, "waiting").await;
+    let (_, page) = server.get("/gates?workflow=later").await;
+    let closed = &page["gates"][0]["closed"];
+    assert_eq!(closed["by"], dated, "{page}");
+    let time = |name: &str| Timestamp::parse_rfc3339(closed[name].as_str().unwrap()).unwrap();
+    let length = time("until").micros() - time("at").micros();
+    assert_eq!(length, 60_000_000, "a date is at most `maxCloseMs` ahead: {page}");
     let repeated = server.start_run("mail", json!("first")).await;
     server.until(&repeated, "completed").await;
     let attempts: Vec<String> =
         refusals.calls().iter().map(|call| call.header("tidegate-attempt").to_owned()).collect();
     assert_eq!(attempts, ["1", "1", "1"], "no refusal is counted, although one attempt is allowed");
+}
+
+/// spec L28: the statuses 429 and 503 halve an adaptive limit, also without `Retry-After`, a
+/// response raises it, and other failures change nothing.
+#[tokio::test]
+async fn outcomes_of_calls_move_an_adaptive_limit() {
+    let target = Target::start(|call, _| {
+        let status = call.body.trim_matches('"').parse().unwrap();
+        (status, Vec::new(), String::new())
+    })
+    .await;
+    let config = format!(
+        "[[workflow]]\nname = \"ask\"\nurl = \"{}\"\nretry = {{ maxAttempts = 1 }}\n\
+         concurrency = {{ limit = 8, adaptive = {{ min = 1, max = 16, cooldownMs = 1 }} }}\n",
+        target.url
+    );
+    let server = Server::start(&config);
+    for (status, state, limit, successes) in [
+        ("200", "completed", 8, 1),
+        ("500", "failed", 8, 1),
+        ("429", "failed", 4, 0),
+        ("200", "completed", 4, 1),
+        ("503", "failed", 2, 0),
+    ] {
+        let run = server.start_run("ask", json!(status)).await;
+        server.until(&run, state).await;
+        let (_, page) = server.get("/gates?workflow=ask").await;
+        let adaptive = &page["gates"][0]["adaptive"];
+        let value = (&adaptive["limit"], &adaptive["successes"], &adaptive["max"]);
+        assert_eq!(value, (&json!(limit), &json!(successes), &json!(16)), "{status}: {page}");
+    }
 }

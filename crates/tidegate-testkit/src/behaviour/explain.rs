@@ -41,6 +41,7 @@ fn in_line(limit: u32, holders: &[RunId], place: usize, frees: &str) -> Binding 
         pool: None,
         key: "u".to_owned(),
         from_data: None,
+        adaptive: None,
         steps: Vec::new(),
         overrides: Vec::new(),
         closed: None,

@@ -426,6 +426,23 @@ macro_rules! flow_behaviours {
                 a_pause_with_an_exception_starts_only_the_exception,
                 a_paused_run_keeps_its_run_gates_and_expires,
             }
+            adaptive {
+                an_overload_halves_the_limit_and_evicts_nobody,
+                as_many_successes_as_the_limit_raise_it,
+                signals_of_earlier_calls_are_ignored,
+                the_limit_falls_once_in_its_cooldown,
+                every_key_adapts_by_itself,
+                an_override_caps_an_adaptive_limit,
+                a_pool_adapts_to_all_its_workflows,
+                a_step_counts_at_the_pools_that_it_passes,
+                an_error_that_names_a_pool_lowers_only_that,
+                a_run_that_wakes_begins_its_calls_anew,
+                a_late_report_changes_no_limit,
+                a_repeated_report_counts_once,
+                an_idle_gate_forgets_its_value,
+                a_cost_is_compared_with_the_highest_limit,
+                a_fixed_limit_stores_nothing,
+            }
             closing {
                 a_closed_pool_lets_nobody_in_until_its_time,
                 a_closed_key_delays_no_other_key,

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a behaviour is a test: it stops where a promise breaks")]
 
+pub mod adaptive;
 pub mod admission;
 pub mod arbitration;
 pub mod batch;

@@ -6,12 +6,17 @@ use tidegate_core::{
     id::{EventId, RunId, Seq},
     key::{Key, Scalar},
     row::{
-        Claim, Closed, Costs, Fold, Gate, GateKey, GateState, Given, GivenLimit, Hold, Meter,
-        Meters, Part, Rank, Row, Scope, Share, Slots, Tag, Turn, Turns,
+        Adapted, Claim, Closed, Costs, Fold, Gate, GateKey, GateState, Given, GivenLimit, Hold,
+        Meter, Meters, Part, Rank, Row, Scope, Share, Slots, Tag, Turn, Turns,
     },
 };
 
 use super::{FUTURE, PAST, event_id, far_place, gate_key, run_id};
+
+fn adapted() -> Adapted {
+    let (limit, changes, successes) = (u32::MAX, u32::MAX, u32::MAX);
+    Adapted { limit, changes, successes, lowered_at: Some(FUTURE) }
+}
 
 pub(super) fn gates() -> Vec<Row> {
     let states = [
@@ -28,6 +33,7 @@ pub(super) fn gates() -> Vec<Row> {
             moved_to: Some(i64::MAX),
             closed: Some(closed()),
             given: Some(given()),
+            adapted: Some(adapted()),
             served: Some(far_tag()),
         }),
         GateState::Meter(Meters::from(vec![meter(1)])),

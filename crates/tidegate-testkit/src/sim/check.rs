@@ -1,6 +1,7 @@
 //! Invariant checker (the judge): checks the invariants of `docs/spec/invariants.md` after every
 //! commit, with one function for each number, and the final state of a simulation.
 
+mod adaptive;
 mod arrivals;
 mod deliveries;
 mod effects;
@@ -30,7 +31,7 @@ use tidegate_store::{Answered, SeededCommand};
 
 use self::{effects::Places, history::History};
 use super::{
-    controls::{Controls, MOST},
+    controls::{Controls, MOST, Range},
     state::{Delta, State},
     trace::Effect,
     workload::Plan,
@@ -92,6 +93,7 @@ const CHECKS: &[Check] = &[
     ("I76", gates::i76),
     ("I74", effects::i74),
     ("I90", deliveries::i90),
+    ("I95", adaptive::i95),
 ];
 
 /// One commit, with the data that the checks need.
@@ -145,8 +147,29 @@ impl<'a> Look<'a> {
         Some(&self.plan.spec(name)?.version(def.version).0)
     }
 
-    /// Returns the limit of a gate by the released definition; `None` if it has no limit.
+    /// Returns the range of a gate's limit by the released definition, if it is adaptive.
+    fn range(&self, gate: &GateKey) -> Option<Range> {
+        let scope = gate.scope().expect("a gate's key");
+        match scope.pool() {
+            Some(pool) => self.state.pool_range(&scope.ws, pool),
+            None => self.controls(&scope.ws, &scope.name)?.adaptive(scope.class, &scope.slot),
+        }
+    }
+
+    /// Returns the limit in force of a gate; `None` if it has no limit.
     fn limit(&self, gate: &GateKey) -> Option<u64> {
+        let start = self.defined_limit(gate)?;
+        let adapted = self.state.gate(gate).and_then(|gate| gate.state.adapted());
+        match (self.range(gate), adapted) {
+            (Some(range), Some(adapted)) => {
+                Some(u64::from(adapted.limit).clamp(range.min, range.max))
+            }
+            _ => Some(start),
+        }
+    }
+
+    /// Returns the limit of a gate by the released definition; `None` if it has no limit.
+    fn defined_limit(&self, gate: &GateKey) -> Option<u64> {
         let scope = gate.scope().expect("a gate's key");
         if let Some(pool) = scope.pool() {
             return self.state.pool_limit(&scope.ws, pool);
@@ -164,6 +187,9 @@ impl<'a> Look<'a> {
     /// Returns the highest limit that a gate had during the commit: each admitted run may set it by
     /// its data (spec L12).
     fn highest_limit(&self, gate: &GateKey) -> Option<u64> {
+        if self.range(gate).is_some() {
+            return self.limit(gate).map(|limit| adaptive::highest(self, gate, limit));
+        }
         let scope = gate.scope().expect("a gate's key");
         let Some(controls) = self.controls(&scope.ws, &scope.name) else { return self.limit(gate) };
         let rows = self.deltas.iter().filter_map(|delta| delta.before.as_ref()?.as_gate());

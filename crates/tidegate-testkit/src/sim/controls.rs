@@ -26,6 +26,39 @@ pub struct Bound {
     pub queue: Option<Queue>,
     /// Turns in the queue.
     pub fair: Option<Fair>,
+    /// The range of an adaptive limit.
+    pub adaptive: Option<Range>,
+}
+
+/// Range of an adaptive limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// The lowest limit.
+    pub min: u64,
+    /// The highest limit.
+    pub max: u64,
+    /// The shortest time between two halvings, in milliseconds.
+    pub cooldown: u64,
+}
+
+impl Range {
+    /// Draws a range that contains the limits from 1 to `most`.
+    pub fn draw(most: u64, chance: &mut Chance) -> Self {
+        let (max, cooldown) = (most + chance.below(3), chance.one(&[1, 5, 50, 1000]));
+        Self { min: 1, max, cooldown }
+    }
+
+    /// Reads the settings of a definition.
+    pub fn read(value: &Value) -> Option<Self> {
+        let number = |name: &str| value[name].as_u64();
+        let cooldown = number("cooldownMs").unwrap_or(1000);
+        Some(Self { min: number("min")?, max: number("max")?, cooldown })
+    }
+
+    /// Returns the settings in the form of a definition.
+    pub fn to_value(self) -> Value {
+        json!({ "min": self.min, "max": self.max, "cooldownMs": self.cooldown })
+    }
 }
 
 /// Turns of the values at a path: the weight of the value 0, and that of all others.
@@ -228,6 +261,18 @@ impl Controls {
         if !self.is_accepted(action) {
             *self = before;
         }
+    }
+
+    /// Draws limits that follow the outcomes of calls, among those that are numbers.
+    pub fn draw_adaptive(&mut self, chance: &mut Chance) {
+        for bound in self.limits.iter_mut().filter(|bound| bound.from.is_none()) {
+            bound.adaptive = chance.percent(60).then(|| Range::draw(3, chance));
+        }
+    }
+
+    /// Returns the range of the limit of a gate of this class and slot.
+    pub fn adaptive(&self, class: Class, slot: &str) -> Option<Range> {
+        self.limits.iter().filter(|bound| bound.is_of(class, slot)).find_map(|it| it.adaptive)
     }
 
     /// Returns the turns of a gate of this class and slot.
@@ -484,6 +529,7 @@ impl Bound {
             ("cost", json!(self.cost)),
             ("queue", queue),
             ("fair", fair),
+            ("adaptive", json!(self.adaptive.map(Range::to_value))),
         ];
         let limit = match self.from {
             Some(from) => json!({ "from": from, "default": self.limit, "min": 1, "max": MOST }),
@@ -546,7 +592,17 @@ fn bounds(path: &'static str, chance: &mut Chance) -> Vec<Bound> {
     for (key, run) in [(Some(path), false), (None, false), (None, true), (Some(path), true)] {
         if chance.percent(40) {
             let (limit, queue) = (chance.one(&[1, 1, 2, 3]), queue(chance));
-            all.push(Bound { limit, from: None, key, run, cost: None, queue, fair: None });
+            let bound = Bound {
+                limit,
+                from: None,
+                key,
+                run,
+                cost: None,
+                queue,
+                fair: None,
+                adaptive: None,
+            };
+            all.push(bound);
         }
     }
     all

@@ -30,6 +30,8 @@ pub enum Concern {
     Closings,
     /// The turns of values at fair limits.
     Fair,
+    /// The limits that follow the outcomes of calls.
+    Adaptive,
 }
 
 impl Chance {

@@ -99,6 +99,8 @@ pub struct Script {
     pub backoff_ms: u64,
     /// The gate that the first failures of a step close, and for how long, in milliseconds.
     pub closes: Option<(GateToClose, u64)>,
+    /// Whether the failures of its steps are overloads of the service.
+    pub overloads: bool,
 }
 
 impl Script {
@@ -107,7 +109,14 @@ impl Script {
         let length = chance.one(&[0, 1, 1, 2, 3, 4]);
         let ops = (0..length).map(|_| op(n, of, chance)).collect();
         let (fails, attempts) = (chance.percent(10), chance.one(&[1, 2, 3]));
-        Self { ops, fails, attempts, backoff_ms: chance.one(&[1, 20]), closes: None }
+        Self {
+            ops,
+            fails,
+            attempts,
+            backoff_ms: chance.one(&[1, 20]),
+            closes: None,
+            overloads: false,
+        }
     }
 
     /// Draws the pools that its steps pass.

@@ -12,6 +12,8 @@ use tidegate_core::{
     },
 };
 
+use super::controls::Range;
+
 /// The change of one row.
 #[derive(Clone, Debug)]
 pub struct Delta {
@@ -175,6 +177,14 @@ impl State {
         let body = &rows.find(|def| def.name == name)?.body;
         let body: serde_json::Value = serde_json::from_str(body.as_str()).expect("JSON");
         body["pool"]["concurrency"]["limit"].as_u64()
+    }
+
+    /// Returns the range of a pool's limit, read from its row; `None` if it is fixed.
+    pub fn pool_range(&self, ws: &Workspace, name: &str) -> Option<Range> {
+        let mut rows = self.defs().filter(|def| def.app == "$pools" && def.ws == *ws);
+        let body = &rows.find(|def| def.name == name)?.body;
+        let body: serde_json::Value = serde_json::from_str(body.as_str()).expect("JSON");
+        Range::read(&body["pool"]["concurrency"]["adaptive"])
     }
 
     /// Returns the released definition of a workflow.

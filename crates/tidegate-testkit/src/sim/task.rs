@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 use tidegate_core::{
     flow::{
-        close::NewClose,
+        adaptive::NewOverload,
+        close::{GateToClose, NewClose},
         step_pool::{PoolAnswer, PoolAsk},
     },
     json::Payload,
@@ -256,18 +257,27 @@ impl Drive {
             let (until, max_ms) = (Until::In(ms), LONGEST_CLOSING);
             let closes = vec![NewClose { gate, until, max_ms }];
             let wait = NewWait { step: id, on: NewWaitOn::Deferred, until: Some(until) };
+            let pool = match &closes[0].gate {
+                GateToClose::Pool(pool) => Some(pool.clone()),
+                GateToClose::Throttle | GateToClose::Concurrency => None,
+            };
+            let overloads = vec![NewOverload { step: wait.step.clone(), pool }];
             let wish = self.report(Vec::new(), Vec::new(), Then::Suspend(vec![wait]));
             let Wish::Report(run, report) = wish else { return wish };
-            return Wish::Report(run, Record { closes, ..report });
+            return Wish::Report(run, Record { closes, overloads, ..report });
         }
         if failures < fails {
+            let overload = NewOverload { step: id.clone(), pool: None };
+            let overloads = script.overloads.then_some(overload).into_iter().collect();
             let then = if failures + 1 < script.attempts {
                 let until = Some(Until::In(script.backoff_ms));
                 Then::Suspend(vec![NewWait { step: id, on: NewWaitOn::Retry, until }])
             } else {
                 Then::Fail(fault("Exhausted"))
             };
-            return self.report(Vec::new(), Vec::new(), then);
+            let wish = self.report(Vec::new(), Vec::new(), then);
+            let Wish::Report(run, report) = wish else { return wish };
+            return Wish::Report(run, Record { overloads, ..report });
         }
         self.reported = vec![id.clone()];
         let result = Ok(payload(&json!({ "by": self.run.fence })));

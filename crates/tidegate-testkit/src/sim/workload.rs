@@ -8,7 +8,7 @@ use tidegate_core::flow::close::GateToClose;
 
 use super::{
     cleaner::RetentionPlan,
-    controls::{Controls, Fair},
+    controls::{Controls, Fair, Range},
     planner::Calendar,
     schedule::Concern,
     script::{Op, Script},
@@ -100,6 +100,8 @@ pub struct SimPool {
     pub run: bool,
     /// Turns in its queue.
     pub fair: Option<Fair>,
+    /// The range of its limit, if it is adaptive.
+    pub adaptive: Option<Range>,
 }
 
 impl SimPool {
@@ -109,6 +111,9 @@ impl SimPool {
         let mut concurrency = json!({ "limit": limit, "span": span });
         if let Some(fair) = self.fair {
             concurrency["fair"] = fair.to_value();
+        }
+        if let Some(range) = self.adaptive {
+            concurrency["adaptive"] = range.to_value();
         }
         json!({ "name": self.name, "concurrency": concurrency })
     }
@@ -221,6 +226,7 @@ impl Plan {
         pair(&mut specs, &mut traffic, &mut Chance::stream(seed, Concern::Pairs));
         let mut pools = pools(&mut specs, &mut Chance::stream(seed, Concern::Pools));
         turns(&mut specs, &mut pools, &mut Chance::stream(seed, Concern::Fair));
+        adapting(&mut specs, &mut pools, &mut Chance::stream(seed, Concern::Adaptive));
         let mut listeners = Chance::stream(seed, Concern::Listeners);
         if listeners.percent(50) {
             for spec in &mut specs {
@@ -289,7 +295,7 @@ fn pools(specs: &mut [Spec], chance: &mut Chance) -> Vec<SimPool> {
     }
     let pool = |name| {
         let (limit, run) = (chance.one(&[1, 2, 3, 5]), alone && chance.percent(40));
-        SimPool { name, limit, run, fair: None }
+        SimPool { name, limit, run, fair: None, adaptive: None }
     };
     let pools: Vec<SimPool> = names.map(pool).into();
     let executing = pools.iter().filter(|pool| !pool.run).map(|pool| pool.name);
@@ -339,6 +345,21 @@ fn turns(specs: &mut [Spec], pools: &mut [SimPool], chance: &mut Chance) {
     for pool in pools {
         let fair = Fair { by, zero: chance.one(&[1, 2]), others: 1 };
         pool.fair = chance.percent(50).then_some(fair);
+    }
+}
+
+/// Draws limits and pools that follow the outcomes of calls, and scripts whose failures are
+/// overloads.
+fn adapting(specs: &mut [Spec], pools: &mut [SimPool], chance: &mut Chance) {
+    if !chance.percent(50) {
+        return;
+    }
+    for (controls, script) in specs.iter_mut().flat_map(|spec| &mut spec.versions) {
+        controls.draw_adaptive(chance);
+        script.overloads = chance.percent(70);
+    }
+    for pool in pools {
+        pool.adaptive = chance.percent(60).then(|| Range::draw(5, chance));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use tidegate_core::{
-    flow::close::NewClose,
+    flow::{adaptive::NewOverload, close::NewClose},
     row::Progress,
     run::{
         output::NewChunk,
@@ -23,6 +23,8 @@ pub(crate) struct Ops {
     pub(crate) chunks: Vec<NewChunk>,
     pub(crate) progress: Option<Progress>,
     pub(crate) closes: Vec<NewClose>,
+    /// Overloads of services that steps have met.
+    pub(crate) overloads: Vec<NewOverload>,
     /// Steps whose attempts ended without a record.
     pub(crate) over: Vec<String>,
     /// Steps that ask for their pools.
@@ -81,20 +83,26 @@ pub(super) struct Unreported {
     chunks: Vec<NewChunk>,
     progress: Option<Progress>,
     closes: Vec<NewClose>,
+    overloads: Vec<NewOverload>,
     over: Vec<String>,
     asks: VecDeque<NewAsk>,
 }
 
 impl Unreported {
     pub(super) fn is_empty(&self) -> bool {
-        let Self { ops, chunks, progress, closes, over, asks } = self;
+        let Self { ops, chunks, progress, closes, overloads, over, asks } = self;
         let places = over.is_empty() && asks.is_empty();
-        let quiet = chunks.is_empty() && progress.is_none() && closes.is_empty();
+        let signals = closes.is_empty() && overloads.is_empty();
+        let quiet = chunks.is_empty() && progress.is_none() && signals;
         ops.is_empty() && quiet && places
     }
 
     pub(super) fn close(&mut self, close: NewClose) {
         self.closes.push(close);
+    }
+
+    pub(super) fn overload(&mut self, overload: NewOverload) {
+        self.overloads.push(overload);
     }
 
     /// Adds a step that asks for its pools.
@@ -159,6 +167,7 @@ impl Unreported {
         report.chunks = std::mem::replace(&mut self.chunks, rest);
         report.progress = self.progress.take();
         report.closes = std::mem::take(&mut self.closes);
+        report.overloads = std::mem::take(&mut self.overloads);
         report.over = std::mem::take(&mut self.over);
         report.asks = self.asks.drain(..self.asks.len().min(MAX_ASKS)).collect();
         report

@@ -6,7 +6,7 @@ use std::{
 };
 
 use tidegate_core::{
-    flow::close::NewClose,
+    flow::{adaptive::NewOverload, close::NewClose},
     row::{self, Progress, Run, StepKind},
     run::{
         output::NewChunk,
@@ -228,6 +228,12 @@ impl State {
     /// Queues the closing of a gate for the next report.
     pub(crate) fn close(&mut self, close: NewClose) {
         self.ops.close(close);
+        self.wake_driver();
+    }
+
+    /// Queues an overload of a service for the next report.
+    pub(crate) fn overload(&mut self, overload: NewOverload) {
+        self.ops.overload(overload);
         self.wake_driver();
     }
 

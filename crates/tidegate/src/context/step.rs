@@ -137,7 +137,7 @@ where
         };
         let (recorded, value) = match result {
             Ok((payload, value)) => (Ok(payload), Ok(value)),
-            Err(fault) => (Err(fault.to_row()), Err(fault.fatal())),
+            Err(fault) => (Err(fault.to_row()), Err(fault.after_record())),
         };
         let step = NewStep { id: id.clone(), kind: StepKind::Run, result: recorded };
         ctx.record_step(place, step);
@@ -200,7 +200,7 @@ impl Ctx {
             {
                 let limit = timeout.unwrap_or_default().as_millis();
                 let message = format!("step `{id}` took longer than {limit} ms");
-                return Poll::Ready(Err(StepError::coded("TimedOut", message)));
+                return Poll::Ready(Err(StepError::coded("TimedOut", message).overload()));
             }
             Poll::Pending
         })
@@ -214,6 +214,9 @@ impl Ctx {
         retry: Option<&Retry>,
         fault: &StepError,
     ) -> Option<NewWait> {
+        if let Some(overload) = fault.overload_of(step) {
+            self.activation_state().overload(overload);
+        }
         if let Some(wait) = self.close_and_wait(step, fault) {
             return Some(wait);
         }

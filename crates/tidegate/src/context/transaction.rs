@@ -122,7 +122,7 @@ impl Ctx {
             None => {
                 let (kind, result) = (StepKind::Run, Err(fault.to_row()));
                 self.activation_state().finish(NewStep { id: id.to_owned(), kind, result });
-                Err(fault.fatal())
+                Err(fault.after_record())
             }
         }
     }

@@ -80,6 +80,7 @@ fn fields() -> Vec<String> {
                 FieldType::Cost => "count or path".to_owned(),
                 FieldType::Pool => "pool".to_owned(),
                 FieldType::Queue => "`{maxWaiting, onOverflow}`".to_owned(),
+                FieldType::Adaptive => "`{min, max, cooldownMs}`".to_owned(),
                 FieldType::Fair => "`{by, weights, defaultWeight}`".to_owned(),
                 FieldType::Event => "event".to_owned(),
                 FieldType::Match => "match".to_owned(),

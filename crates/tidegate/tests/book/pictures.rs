@@ -43,6 +43,7 @@ mod tests {
         policies = "policies",
         queues = "queues",
         fair = "fair",
+        adaptive = "adaptive",
     }
 
     pictures! { "concepts":
@@ -233,6 +234,17 @@ fn deferred() -> Story {
         asked: vec![],
     };
     Story { title: "Deferred", until: 6000, tick: 100, mark: 1000, panels: vec![panel] }
+}
+
+fn adaptive() -> Story {
+    let sent = "abcdefghij".chars().zip(0..).map(|(letter, n)| {
+        let sent = event(letter, 50 * n, 1000);
+        if letter == 'd' { sent.refused(5000) } else { sent }
+    });
+    let panel =
+        work("concurrency = { limit = 2, adaptive = { min = 1, max = 4 } }", sent.collect());
+    let panels = vec![panel.asked('g', 2500)];
+    Story { title: "Adaptive limits", until: 8000, tick: 50, mark: 1000, panels }
 }
 
 fn policies() -> Story {

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tidegate::{
-    Action, Ctx, Engine, Flow, Request, Result, RunId, Timer, Workflow, new_request,
+    Action, Ctx, Engine, Flow, Request, Result, RunId, StepError, Timer, Workflow, new_request,
     testing::TestHarness,
 };
 use tidegate_core::{
@@ -78,11 +78,23 @@ pub(crate) struct Sent {
     delay: u64,
     /// Duration of a sleep after the work, and of further work after the sleep.
     naps: Option<(u64, u64)>,
+    /// Whether the service refuses the first attempt. The second one is made this long after.
+    refused: Option<u64>,
 }
 
 /// Creates an event that is sent at `at` and whose run works for `works`.
 pub(crate) fn event(letter: char, at: u64, works: u64) -> Sent {
-    Sent { letter, at, to: "work", key: ("", ""), id: "", works, delay: 0, naps: None }
+    Sent {
+        letter,
+        at,
+        to: "work",
+        key: ("", ""),
+        id: "",
+        works,
+        delay: 0,
+        naps: None,
+        refused: None,
+    }
 }
 
 impl Sent {
@@ -106,10 +118,18 @@ impl Sent {
         Self { naps: Some((naps, works)), ..self }
     }
 
+    pub(crate) fn refused(self, again: u64) -> Self {
+        Self { refused: Some(again), ..self }
+    }
+
     fn data(&self) -> Value {
         let naps = self.naps.map(|(naps, again)| json!([naps, again]));
         let (key, value) = self.key;
-        json!({ "letter": self.letter, "works": self.works, "naps": naps, "id": self.id, key: value })
+        let (letter, works, refused) = (self.letter, self.works, self.refused);
+        json!({
+            "letter": letter, "works": works, "naps": naps, "id": self.id, "refused": refused,
+            key: value,
+        })
     }
 
     fn label(&self) -> &'static str {
@@ -249,7 +269,13 @@ async fn worked(ctx: Ctx, timer: Arc<dyn Timer>, inputs: Inputs, input: Value) -
         let sleep = timer.sleep_until(until);
         let work = ctx.step(step, || async {
             sleep.await;
-            Ok(())
+            match all[0]["refused"].as_u64().filter(|_| ctx.attempt(step) == 1) {
+                Some(ms) => {
+                    let busy = StepError::coded("Busy", "too many calls").overload();
+                    Err(busy.retry_after(Duration::from_millis(ms)))
+                }
+                None => Ok(()),
+            }
         });
         work.await
     };

@@ -10,8 +10,10 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "a story looks at the rows it is about")]
 #![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
 
+mod adaptive;
 mod batch;
 mod clock;
+mod close_gate;
 mod closing;
 mod concurrency;
 mod control;
@@ -140,6 +142,15 @@ stories! {
     }
     deferred {
         a_run_posts_an_event_for_later,
+    }
+    adaptive {
+        outcomes_of_steps_move_an_adaptive_limit,
+        a_step_signals_only_at_its_pool,
+    }
+    close_gate {
+        a_step_closes_the_gate_for_the_other_runs,
+        a_step_that_is_always_refused_fails_at_last,
+        a_gate_that_the_run_does_not_pass_is_an_error,
     }
     waits {
         a_sleep_ends_at_its_time,

@@ -7,7 +7,7 @@ import { Fold } from '../../ui/fold.mjs';
 import { Grants } from '../../ui/grants.mjs';
 import { EventLink, RunLink } from '../../ui/link.mjs';
 import { Badge } from '../../ui/state.mjs';
-import { Took, Until } from '../../ui/time.mjs';
+import { Time, Took, Until } from '../../ui/time.mjs';
 import { useFound } from './find.mjs';
 import { fromId, idOf, kindOf } from './gate.mjs';
 import { Key, Of } from './label.mjs';
@@ -61,6 +61,7 @@ function Body({ gate, workflows }) {
     ${kind === 'claim' && html`<dl class="pairs"><dt>Claimed by</dt><dd>${gate.eventId && html`<${EventLink} id=${gate.eventId} />`} ${gate.runId && html`<${RunLink} id=${gate.runId} />`}</dd>
       <dt>Expires</dt><dd><${Until} at=${gate.until} /></dd></dl>`}
     ${kind === 'slots' && html`<section><h3>Inside · ${count(gate.inside ?? 0)}${gate.limit === undefined ? '' : ` of ${count(gate.limit)}`}</h3>
+      ${gate.adaptive && html`<${Adaptive} it=${gate.adaptive} />`}
       ${holders.length === 0 ? html`<p class="faint">None: the next run enters at once.</p>`
         : html`<ol class="who">${holders.map((id) => html`<${Who} key=${id} id=${id} run=${runs[id]} inside draining=${gate.draining?.includes(id)} chosen=${asked === id} choose=${setChosen} />`)}</ol>`}
       ${(gate.inside ?? 0) > holders.length && html`<p class="faint">and ${count((gate.inside ?? 0) - holders.length)} more</p>`}</section>`}
@@ -70,6 +71,9 @@ function Body({ gate, workflows }) {
       ${gate.line.count > first.length && html`<p class="faint">and ${count(gate.line.count - first.length)} more</p>`}</section>`}
     `;
 }
+
+/** Value of an adaptive limit. @param {{ it: NonNullable<Gate['adaptive']> }} props */
+const Adaptive = ({ it }) => html`<p>Adaptive from ${count(it.min)} to ${count(it.max)}, now <b>${count(it.limit)}</b>${it.limit < it.max && `, after ${count(it.successes)} of ${plural(it.limit, 'success', 'successes')}`}${it.loweredAt && html`; lowered <${Time} at=${it.loweredAt} />`}</p>`;
 
 /** @param {{ id: string, run: any, place?: number, inside?: boolean, draining?: boolean, chosen: boolean, choose: (id: string) => void }} props */
 const Who = ({ id, run, place, inside, draining, chosen, choose }) => html`<li class=${chosen ? 'chosen' : ''}>

@@ -6,7 +6,8 @@ import { to } from '../../lib/route.mjs';
  * @typedef {{ control: string, app: string, workflow: string, pool?: string, slot?: string, key: string, letsIn?: string, limit?: number,
  *   perMs?: number, burst?: number, inside?: number, holders?: string[], draining?: string[], tokens?: number, nextAt?: string,
  *   line?: { count: number, first: string[], since?: string, atLeast?: boolean },
- *   pending?: number, until?: string, eventId?: string, runId?: string, closed?: { until: string, by: string, at: string } }} Gate
+ *   pending?: number, until?: string, eventId?: string, runId?: string, closed?: { until: string, by: string, at: string },
+ *   adaptive?: { limit: number, min: number, max: number, successes: number, loweredAt?: string } }} Gate
  */
 
 /** Unique id of a gate. @param {Gate} gate */

@@ -329,7 +329,7 @@ pub(super) fn i63(look: &Look<'_>, _: &History) -> Checked {
                 continue;
             }
             let all: Vec<u64> = look.state.runs().filter_map(|other| inside(other, gate)).collect();
-            let (units, limit) = (all.iter().sum::<u64>(), look.limit(gate));
+            let (units, limit) = (all.iter().sum::<u64>(), look.highest_limit(gate));
             if all.len() > 1 && limit.is_some_and(|limit| units > limit) {
                 let scope = gate.scope();
                 return Err(format!(

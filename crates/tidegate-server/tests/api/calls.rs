@@ -365,7 +365,7 @@ async fn a_service_that_refuses_calls_closes_a_gate() {
     let (_, why) = server.get(&format!("/runs/{waiting}/why")).await;
     assert_eq!(why["gates"][0]["closed"]["by"], refused, "{why}");
     let sentence = why["sentence"].as_str().unwrap();
-    assert!(sentence.contains(&format!("{refused} has closed it")), "{why}");
+    assert!(sentence.contains(&format!("closed by {refused} until ")), "{why}");
     let (_, page) = server.get("/gates?pool=openai").await;
     assert_eq!(page["gates"][0]["closed"]["by"], refused, "{page}");
     let (_, run) = server.get(&format!("/runs/{refused}/why")).await;

@@ -191,7 +191,7 @@ pub async fn why_names_the_pause_of_a_pool(world: &World) {
     let explained = why(&*world.store, &world.ws, run).await.unwrap().unwrap();
     let at = end.rfc3339();
     let words = format!(
-        "it waits for concurrency of pool `api`, key (whole) (closed, paused by ops until {at}: \
+        "it waits for concurrency of pool `api` (closed, paused by ops until {at}: \
          the provider is slow), position 1 in the queue; freed by the end of the pause at {at}"
     );
     assert!(explained.sentence.contains(&words), "{}", explained.sentence);
@@ -263,7 +263,7 @@ pub async fn a_closed_limit_opens_again_at_its_time(world: &World) {
     let explained = why(&*world.store, &world.ws, second).await.unwrap().unwrap();
     let words = format!(
         "(closed, closed by ops until {0}: the provider is slow), position 2 in the queue; freed \
-         by the reopening at {0}",
+         by its opening at {0}",
         at.rfc3339()
     );
     assert!(explained.sentence.contains(&words), "{}", explained.sentence);

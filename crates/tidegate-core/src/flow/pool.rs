@@ -16,7 +16,7 @@ use super::{
     verdict::Verdict,
 };
 use crate::{
-    catalog::Pools,
+    catalog::{Limit, Pools},
     command::Refusal,
     definition::{Code, Definition, DefinitionErrors, Fields, Problem, Reported, nearest},
     draft::{Decided, Draft, Stop},
@@ -197,16 +197,41 @@ pub fn problems(pools: &Pools, workflow: &Definition) -> Vec<Problem> {
                 format!("names pool `{name}`, which does not exist: {fix}")
             }
         };
-        let kind = if workflow.flow.is_some() { "action" } else { "workflow" };
-        let subject = format!("{kind} `{}`", workflow.name);
-        found.push(Problem {
-            code: Code::UnknownValue,
-            subject,
-            field: place(workflow, n),
-            message,
-        });
+        found.push(problem(workflow, Code::UnknownValue, place(workflow, n), message));
     }
     found
+}
+
+/// Returns the problems of fixed costs that no run could pay: its limit at a pool is lower. Only new
+/// definitions are checked, so that a lower limit of a pool stops no restart of a program.
+fn unpayable(pools: &Pools, workflow: &Definition) -> Vec<Problem> {
+    let mut found = Vec::new();
+    for (n, it) in workflow.pools.iter().enumerate() {
+        let Some(Cost::Units(cost)) = it.cost else { continue };
+        let pool = pools.get(&it.pool);
+        let most = pool.and_then(|pool| Some((pool.part(it.part)?.0, pool)));
+        let most = most.and_then(|(class, pool)| match pool.limit(class) {
+            Limit::Slots(limit) => Some(limit),
+            // A cost above the burst of a throttle delays later starts (spec L9).
+            Limit::Rates(rates) if it.part == Part::RateLimit => {
+                rates.iter().map(|rate| rate.burst).min()
+            }
+            Limit::Rates(_) | Limit::Open | Limit::Closed => None,
+        });
+        if let Some(most) = most.filter(|most| cost > *most) {
+            let field = place(workflow, n).replace(".pool", ".cost");
+            let message =
+                format!("must be at most the limit of pool `{}` ({most}), got {cost}", it.pool);
+            found.push(problem(workflow, Code::OutOfRange, field, message));
+        }
+    }
+    found
+}
+
+fn problem(workflow: &Definition, code: Code, field: String, message: String) -> Problem {
+    let kind = if workflow.flow.is_some() { "action" } else { "workflow" };
+    let subject = format!("{kind} `{}`", workflow.name);
+    Problem { code, subject, field, message }
 }
 
 /// Says what is wrong if a batch would pass a pool under another key than its own: its events have
@@ -238,7 +263,15 @@ fn place(workflow: &Definition, n: usize) -> String {
 
 /// Refuses a definition whose uses have problems.
 pub(crate) fn check(pools: &Pools, workflow: &Definition) -> Decided<()> {
-    let found = problems(pools, workflow);
+    refuse(problems(pools, workflow))
+}
+
+/// Refuses a new definition with fixed costs that no run could pay.
+pub(crate) fn check_costs(pools: &Pools, workflow: &Definition) -> Decided<()> {
+    refuse(unpayable(pools, workflow))
+}
+
+fn refuse(found: Vec<Problem>) -> Decided<()> {
     if found.is_empty() {
         return Ok(());
     }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
+    batch::run_of_many,
     control::{Control, Field, FieldType, Moment, Reading},
     cost::Cost,
     fair::Fair,
@@ -267,7 +268,8 @@ fn check(reading: &mut Reading<'_>) {
     for (limit, place) in limits.clone() {
         if let Some(queue) = limit.queue {
             let executing = limit.span == Span::Executing;
-            queue.check(place, executing, definition.batch.is_some(), problems);
+            let many = run_of_many(definition).map(|(noun, _)| noun);
+            queue.check(place, executing, many, problems);
             if queue.displaces() && limit.fair.is_some() {
                 Fair::check(place, problems);
             }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
+    batch::run_of_many,
     control::Reading,
     cost::Cost,
     key_source::KeySource,
@@ -234,19 +235,19 @@ fn problem(workflow: &Definition, code: Code, field: String, message: String) ->
     Problem { code, subject, field, message }
 }
 
-/// Says what is wrong if a batch would pass a pool under another key than its own: its events have
-/// only that one in common.
+/// Says what is wrong if a batch or a window would pass a pool under another key than its own: its
+/// events have only that one in common.
 fn foreign_key(pools: &Pools, workflow: &Definition, it: &PoolUse) -> Option<String> {
-    let batch = workflow.batch.as_ref().filter(|_| it.part != Part::RateLimit)?;
+    let (noun, key) = run_of_many(workflow).filter(|_| it.part != Part::RateLimit)?;
     let (_, _, own, _) = pools.get(&it.pool)?.part(it.part)?;
-    let (pool, foreign) = (&it.pool, |path: &&KeySource| batch.key.as_ref() != Some(*path));
+    let (pool, foreign) = (&it.pool, |path: &&KeySource| key != Some(*path));
     if let Some(path) = own.filter(|_| it.key.is_none()).filter(foreign) {
-        let rule = "but a batch has only its own key";
+        let rule = format!("but a {noun} has only its own key");
         return Some(format!("uses the key `{path}` of pool `{pool}`, {rule}"));
     }
     let class = pools.get(pool)?.part(it.part)?.0;
     let by = pools.get(pool)?.fair(class).map(|fair| &fair.by).filter(foreign)?;
-    Some(format!("takes turns by `{by}` at pool `{pool}`, but a batch has only its own key"))
+    Some(format!("takes turns by `{by}` at pool `{pool}`, but a {noun} has only its own key"))
 }
 
 /// Returns the place of a use in the author's form.

@@ -12,6 +12,10 @@ name = "gpu"
 concurrency = { limit = 5 }
 throttle = { limit = 10, perMs = 1000 }
 
+[[pool]]
+name = "keyed"
+concurrency = { limit = 5, key = "t" }
+
 [[workflow]]
 name = "sync"
 url = "http://127.0.0.1:9/"
@@ -19,7 +23,7 @@ concurrency = { limit = 2, key = "account" }
 "#;
 
 /// Definitions: the fields, the code and the field of the problem, and the end of its message.
-const DEFINITIONS: [(&str, &str, &str, &str); 33] = [
+const DEFINITIONS: [(&str, &str, &str, &str); 37] = [
     (
         r#"{"concurrency": {"limit": 5, "cost": 0}}"#,
         "out_of_range",
@@ -212,6 +216,30 @@ const DEFINITIONS: [(&str, &str, &str, &str); 33] = [
         "expression_too_complex",
         "concurrency.key.expr",
         "must nest at most 64 deep",
+    ),
+    (
+        r#"{"concurrency": {"pool": "gpu", "queue": {"maxWaiting": 3}}}"#,
+        "unknown_field",
+        "concurrency.queue",
+        "is not known: known are `pool`, `key`, `cost`",
+    ),
+    (
+        r#"{"concurrency": {"pool": "keyed"}, "debounce": {"periodMs": 5, "keep": "all", "key": "k"}}"#,
+        "unknown_value",
+        "concurrency.pool",
+        "uses the key `t` of pool `keyed`, but a window has only its own key",
+    ),
+    (
+        r#"{"concurrency": {"pool": "keyed"}, "batch": {"maxSize": 5, "timeoutMs": 5, "key": "k"}}"#,
+        "unknown_value",
+        "concurrency.pool",
+        "uses the key `t` of pool `keyed`, but a batch has only its own key",
+    ),
+    (
+        r#"{"concurrency": {"limit": 5, "fair": {"by": "z"}}, "batch": {"maxSize": 5, "timeoutMs": 5, "key": "k"}}"#,
+        "conflict",
+        "concurrency.fair.by",
+        "`z` may differ between the events of one batch: use `k`, the batch's key, or none",
     ),
 ];
 

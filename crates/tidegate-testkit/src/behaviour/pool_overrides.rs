@@ -311,6 +311,28 @@ pub async fn a_closing_ends_before_the_rest_of_its_override(world: &World) {
     assert_eq!(in_force(world).await, [], "the rest ends at `expiresAt`");
 }
 
+/// spec L19, L20, L24: new runs wait at a closed gate, so that its queue fills, and expire there.
+pub async fn a_closed_gate_fills_its_queue_and_its_runs_expire(world: &World) {
+    let limit = json!({ "limit": 2, "queue": { "maxWaiting": 1 } });
+    let definition = json!({ "name": "sync", "concurrency": limit, "startWithinMs": 1000 });
+    world.define(definition).await;
+    close_for(world, json!({ "workflow": "sync", "control": "concurrency" }), 5000).await;
+    let waits = world.send_for_run("sync", json!({})).await;
+    let posted = world.post("sync", json!({})).await;
+    assert!(
+        matches!(posted.runs[0].verdict, Verdict::QueueFull { waiting: 1, .. }),
+        "{:?}",
+        posted.runs[0].verdict
+    );
+    world.tick(999).await;
+    assert_eq!(world.state(waits).await, "queued");
+    world.tick(1).await;
+    assert_eq!(world.cancelled(waits).await.0, "expired");
+    let next = world.send_for_run("sync", json!({})).await;
+    assert_eq!(world.state(next).await, "queued");
+    world.check_holds().await;
+}
+
 /// spec F4, L25: a fold whose flush a closed gate without a queue would refuse waits for the gate.
 pub async fn a_closed_empty_gate_keeps_its_folds(world: &World) {
     let queue = json!({ "maxWaiting": 0 });

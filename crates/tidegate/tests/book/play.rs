@@ -103,6 +103,8 @@ impl Sent {
     fn data(&self) -> Value {
         let naps = self.naps.map(|(naps, again)| json!([naps, again]));
         let (key, value) = self.key;
+        // A number is sent as one: a cost, or a limit.
+        let value = value.parse::<u64>().map_or_else(|_| json!(value), Value::from);
         json!({ "letter": self.letter, "works": self.works, "naps": naps, "id": self.id, key: value })
     }
 

@@ -15,10 +15,11 @@ use crate::{
         verdict::By,
     },
     id::RunId,
+    key::Key,
     overrides::Override,
     row::{
-        Closed, Ending, Fold, Gate, GateState, Given, Listener, ListenerEffect, Phase, PlannedGate,
-        Purpose, Row, RowKey, Run, Span, Wait, WaitOn, Workspace,
+        Class, Closed, Ending, Fold, Gate, GateState, Given, Listener, ListenerEffect, Phase,
+        PlannedGate, Purpose, Row, RowKey, Run, Span, Wait, WaitOn, Workspace,
     },
     run::lease::served,
     time::{
@@ -581,10 +582,10 @@ fn binding(draft: &Draft, run: &Run, need: &PlannedGate) -> Decided<Binding> {
 /// Says when a gate that a run has closed opens again. An override that closes it, too, may last
 /// longer.
 fn await_opening(binding: &mut Binding, closed: &Closed) {
-    let Closed { until, by, .. } = *closed;
+    let Closed { until, .. } = *closed;
     binding.closed = Some(closed.into());
     if binding.limit != words(&Limit::Closed) {
-        binding.frees = format!("the reopening at {}: {by} has closed it", until.rfc3339());
+        binding.frees = format!("its opening at {}", until.rfc3339());
         binding.at = Some(binding.at.map_or(until, |at| at.max(until)));
     }
     binding.full = true;
@@ -595,7 +596,7 @@ fn end_of_pause(overrides: &[Override]) -> (Option<Timestamp>, String) {
     let pause = overrides.iter().find(|over| over.fields.closing() == Some(true));
     let end = pause.and_then(Override::next_end);
     let closed = pause.is_some_and(|over| over.fields.closed_until.is_some());
-    let what = if closed { "the reopening" } else { "the end of the pause" };
+    let what = if closed { "its opening" } else { "the end of the pause" };
     let words = match end {
         Some(at) => format!("{what} at {}", at.rfc3339()),
         None => what.to_owned(),
@@ -654,8 +655,12 @@ fn frees(binding: &Binding) -> String {
 }
 
 fn queue_sentence(gate: &Binding) -> String {
-    let Binding { control, pool, key, limit, frees, .. } = gate;
-    let pool = pool.as_ref().map(|pool| format!("pool `{pool}`, key ")).unwrap_or_default();
+    let Binding { control, limit, frees, .. } = gate;
+    let (whom, place) = (whom(gate.pool.as_deref(), &gate.key), place_in_queue(gate));
+    if let Some(pause) = pause_of_starts(gate) {
+        let pause = pause.words();
+        return format!("it waits to start: {whom} is {pause}; {place}; freed by {frees}");
+    }
     let set = gate.from_data.as_ref().map(|given| format!(", set by event {}", given.event_id));
     let adaptive = gate.adaptive.as_ref();
     let adaptive = adaptive.map(|it| format!(", adaptive from {} to {}", it.min, it.max));
@@ -666,11 +671,6 @@ fn queue_sentence(gate: &Binding) -> String {
     let closed = closed
         .map(|closed| format!(", closed by {} until {}", closed.by, closed.until.rfc3339()))
         .unwrap_or_default();
-    let place = match (&gate.fair, gate.place) {
-        (Some(standing), _) => standing.words(MAX_PLACE),
-        (None, Some(place)) => format!("position {place} in the queue"),
-        (None, None) => format!("beyond position {MAX_PLACE} in the queue"),
-    };
     let units = match (gate.cost, gate.used) {
         (None, None) => String::new(),
         (cost, used) => {
@@ -678,9 +678,34 @@ fn queue_sentence(gate: &Binding) -> String {
             format!(", {used} taken, it takes {cost}")
         }
     };
-    format!(
-        "it waits for {control} of {pool}{key} ({limit}{closed}{units}), {place}; freed by {frees}"
-    )
+    format!("it waits for {control} of {whom} ({limit}{closed}{units}), {place}; freed by {frees}")
+}
+
+/// Names the owner of a gate's limit: the pool and the key.
+fn whom(pool: Option<&str>, key: &str) -> String {
+    let is = |special: Key| key == special.to_string();
+    match pool {
+        Some(pool) if is(Key::Whole) => format!("pool `{pool}`"),
+        Some(pool) if is(Key::Missing) => format!("pool `{pool}`, runs without the key"),
+        Some(pool) => format!("pool `{pool}`, key {key}"),
+        None if is(Key::Whole) => "the whole workflow".to_owned(),
+        None if is(Key::Missing) => "runs without the key".to_owned(),
+        None => key.to_owned(),
+    }
+}
+
+/// Returns the override that pauses the first starts of the run, if the run waits for its end.
+fn pause_of_starts(gate: &Binding) -> Option<&Override> {
+    let mut overrides = gate.overrides.iter().filter(|_| gate.control == Class::Pause.control());
+    overrides.find(|over| over.fields.closing() == Some(true))
+}
+
+fn place_in_queue(gate: &Binding) -> String {
+    match (&gate.fair, gate.place) {
+        (Some(standing), _) => standing.words(MAX_PLACE),
+        (None, Some(place)) => format!("position {place} in the queue"),
+        (None, None) => format!("beyond position {MAX_PLACE} in the queue"),
+    }
 }
 
 fn waiting(run: &Run) -> String {
@@ -768,7 +793,8 @@ fn folded(gate: &Gate, fold: &Fold, id: RunId) -> Why {
         (format!("the deadline at {}", at.rfc3339()), Some(at))
     };
     let state = if fold.paused { "paused" } else { "queued" };
-    let sentence = format!("{control} of {key} holds {count} events for it; it waits for {frees}");
+    let whom = whom(None, &key);
+    let sentence = format!("{control} of {whom} holds {count} events for it; it waits for {frees}");
     let fold = Some(Collecting { control, key, events: count });
     Why { earliest: at, fold, ..Why::new(id, state, sentence) }
 }

@@ -97,6 +97,7 @@ pub fn register(
     {
         return register_again(draft, entry, known, workflow);
     }
+    pool::check_costs(catalog.pools(), workflow)?;
     if known.is_some() && !dev {
         let (app, name) = (workflow.app.clone(), workflow.name.clone());
         return Err(Stop::Refused(Refusal::VersionChanged { app, name, version: number }));

@@ -18,6 +18,7 @@ const PAGES = /** @type {[string, string, () => Promise<{ default: any }>][]} */
   ['runs', 'Runs', () => import('./pages/runs.mjs')],
   ['events', 'Events', () => import('./pages/events.mjs')],
   ['gates', 'Gates', () => import('./pages/gates.mjs')],
+  ['pools', 'Pools', () => import('./pages/pools.mjs')],
   ['streams', 'Streams', () => import('./pages/streams.mjs')],
   ['flows', 'Flows & Schedules', () => import('./pages/flows.mjs')],
   ['try', 'Try it', () => import('./pages/try.mjs')],

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     control::{CONTROLS, Control, Field, FieldType, Moment, Reading},
-    debounce::Edge,
+    debounce::{Edge, Keep},
     fair,
     fold::{Folding, Kept, Timing},
     key_source::KeySource,
@@ -19,7 +19,7 @@ use super::{
     written,
 };
 use crate::{
-    definition::{Code, Fields, Reported},
+    definition::{Code, Definition, Fields, Reported},
     expr::Formula,
     row::Class,
 };
@@ -92,6 +92,9 @@ pub(super) fn check_run_of_many(reading: &mut Reading<'_>, noun: &str, own: Opti
         }
         _ => {}
     }
+    if let Some(queue) = policy.and_then(|policy| policy.kind.queue()) {
+        queue.check("concurrency", false, Some(noun), reading.problems);
+    }
     let later = CONTROLS.iter().filter(|control| control.acts > Moment::Arrival);
     let mut keys = later.flat_map(|control| reading.keys(control)).collect::<Vec<_>>();
     let key = policy.and_then(|policy| policy.key.source());
@@ -108,6 +111,14 @@ pub(super) fn check_run_of_many(reading: &mut Reading<'_>, noun: &str, own: Opti
         let message = format!("`{key}` may differ between the events of one {noun}: {fix}");
         reading.problems.error(Code::Conflict, &field, message);
     }
+}
+
+/// Returns the noun and the key of the fold whose events become one run; none if each run has one
+/// event.
+pub(crate) fn run_of_many(definition: &Definition) -> Option<(&'static str, Option<&KeySource>)> {
+    let batch = definition.batch.as_ref().map(|batch| ("batch", batch.key.as_ref()));
+    let window = definition.debounce.as_ref().filter(|it| it.keep == Keep::All);
+    batch.or_else(|| window.map(|window| ("window", window.key.as_ref())))
 }
 
 /// Upper bound of `maxSize`: a handler gets all events of a run in memory.

@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
+    batch::run_of_many,
     control::{Control, Field, FieldType, Moment, Reading},
-    debounce::Keep,
     key_source::KeySource,
     one_or_list,
 };
 use crate::{
-    definition::{Code, EventMatch, Fields, Reported},
+    definition::{Code, Definition, EventMatch, Fields, Problems, Reported},
     key::Path,
 };
 
@@ -67,20 +67,28 @@ impl CancelOn {
 /// Refuses values that may differ between the events of one run: an event that concerns one of them
 /// would cancel the run of all.
 fn check(reading: &mut Reading<'_>) {
-    let batch = reading.definition.batch.as_ref().map(|batch| ("batch", batch.key.clone()));
-    let window = reading.definition.debounce.as_ref().filter(|it| it.keep == Keep::All);
-    let window = window.map(|window| ("window", window.key.clone()));
-    let Some((noun, key)) = batch.or(window) else { return };
-    for (n, entry) in reading.definition.cancel_on.clone().iter().enumerate() {
-        for own in entry.on.paths.values().filter(|own| !is(key.as_ref(), own)) {
-            let fix = match &key {
-                Some(key) => format!("use `{key}`, the {noun}'s key"),
-                None => format!("give the {noun} this key"),
-            };
-            let message = format!("`{own}` may differ between the events of one {noun}: {fix}");
-            let field = format!("{}.match", Reading::place(&reading.places, &CONTROL, n));
-            reading.problems.error(Code::Conflict, &field, message);
-        }
+    let Reading { definition, places, problems } = reading;
+    for (n, entry) in definition.cancel_on.iter().enumerate() {
+        let at = Reading::place(places, &CONTROL, n);
+        check_values(definition, &entry.on, &at, problems);
+    }
+}
+
+/// Refuses values of a run that may differ between its events.
+pub(crate) fn check_values(
+    definition: &Definition,
+    on: &EventMatch,
+    at: &str,
+    problems: &mut Problems,
+) {
+    let Some((noun, key)) = run_of_many(definition) else { return };
+    for own in on.paths.values().filter(|own| !is(key, own)) {
+        let fix = match key {
+            Some(key) => format!("use `{key}`, the {noun}'s key"),
+            None => format!("give the {noun} this key"),
+        };
+        let message = format!("`{own}` may differ between the events of one {noun}: {fix}");
+        problems.error(Code::Conflict, &format!("{at}.match"), message);
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     adaptive::Adaptive,
+    batch::run_of_many,
     control::{Control, Field, FieldType, Moment, Reading},
     cost::Cost,
     fair::Fair,
@@ -291,7 +292,8 @@ fn check(reading: &mut Reading<'_>) {
     for (limit, place) in limits.clone() {
         if let Some(queue) = limit.queue {
             let executing = limit.span == Span::Executing;
-            queue.check(place, executing, definition.batch.is_some(), problems);
+            let many = run_of_many(definition).map(|(noun, _)| noun);
+            queue.check(place, executing, many, problems);
             if queue.displaces() && limit.fair.is_some() {
                 Fair::check(place, problems);
             }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
+    batch::run_of_many,
     control::{Control, Field, FieldType, Moment, Reading},
     key_source::KeySource,
     plan::{Candidate, GateStep, Plan, WhenFull},
@@ -150,8 +151,8 @@ impl Handoff {
 fn check(reading: &mut Reading<'_>) {
     let Some(handoff) = &reading.definition.handoff else { return };
     if let Some(queue) = handoff.queue {
-        let batch = reading.definition.batch.is_some();
-        queue.check(CONTROL.name, false, batch, reading.problems);
+        let many = run_of_many(&reading.definition).map(|(noun, _)| noun);
+        queue.check(CONTROL.name, false, many, reading.problems);
     }
     let triggers = &reading.definition.triggers;
     let cron = triggers.iter().any(|trigger| matches!(trigger, Trigger::Cron { .. }));

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    definition::{Code, Fields, Problems, Reported, shorten_text},
+    definition::{Code, Fields, Kind, Problems, Reported, shorten_text},
     expr::{self, ExprError, Formula, Mode},
     key::{Key, MAX_CHARS, Path, Scalar},
     row::Event,
@@ -50,6 +50,11 @@ impl KeySource {
         problems: &mut Problems,
     ) -> Result<KeySource, Reported> {
         let mut fields = Fields::open(value, at, &["paths", "expr"], problems)?;
+        if fields.problems().kind == Kind::Pool && fields.get("expr").is_some() {
+            let rule = "is an expression, but the workflows of a pool have different variables";
+            let message = format!("{rule}: write a path, or give a use a `key` of its own");
+            return Err(fields.error(Code::Misplaced, "expr", message));
+        }
         let expr = fields.formula("expr")?;
         match (fields.get("paths"), expr) {
             (Some(paths), None) => {

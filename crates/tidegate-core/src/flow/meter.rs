@@ -71,8 +71,10 @@ pub fn turn_in_queue(
     (through, queued, cost): (u64, u64, u32),
     now: Timestamp,
 ) -> Result<(), Option<Timestamp>> {
-    let own = |_| turn(meter, rate, (through + queued, cost), now);
-    conforms(meter, rate, (through, cost), now).map_err(|next| next.map(own))
+    let own = turn(meter, rate, (through + queued, cost), now);
+    conforms(meter, rate, (through, cost), now).map_err(|next| next.map(|_| own))?;
+    // Those before it may take what is free now.
+    if own <= now { Ok(()) } else { Err(Some(own)) }
 }
 
 /// Returns the earliest time at which an arrival of `cost` units conforms, with `ahead` units of
@@ -376,6 +378,19 @@ mod tests {
 
     /// spec L10: with every use settled to what it took, a meter is where it would be had the actual
     /// units been reserved.
+    /// The turn of a run behind others is later than the token that is free now.
+    #[test]
+    fn a_free_token_belongs_to_the_first_in_the_queue() {
+        let rate = Rate { limit: 5, per_ms: 1000, burst: 1 };
+        let now = Timestamp::from_ms(0);
+        let turns = [0, 1, 9].map(|queued| turn_in_queue(None, rate, (0, queued, 1), now));
+        let at = |ms| Err(Some(Timestamp::from_ms(ms)));
+        assert_eq!(turns, [Ok(()), at(200), at(1800)]);
+        let burst = Rate { burst: 3, ..rate };
+        let turns = [2, 3].map(|queued| turn_in_queue(None, burst, (0, queued, 1), now));
+        assert_eq!(turns, [Ok(()), at(200)]);
+    }
+
     #[test]
     fn settled_units_count_as_if_they_had_been_reserved() {
         let rate = Rate { limit: 7, per_ms: 1000, burst: 50 };

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
+    batch::run_of_many,
     control::Reading,
     cost::Cost,
     key_source::KeySource,
@@ -16,11 +17,11 @@ use super::{
     verdict::Verdict,
 };
 use crate::{
-    catalog::Pools,
+    catalog::{Limit, Pools},
     command::Refusal,
     definition::{Code, Definition, DefinitionErrors, Fields, Problem, Reported, nearest},
     draft::{Decided, Draft, Stop},
-    row::{Scope, Span, Workspace},
+    row::{Numbers, Scope, Span, Workspace},
 };
 
 /// The fields of an entry that names a pool.
@@ -197,31 +198,56 @@ pub fn problems(pools: &Pools, workflow: &Definition) -> Vec<Problem> {
                 format!("names pool `{name}`, which does not exist: {fix}")
             }
         };
-        let kind = if workflow.flow.is_some() { "action" } else { "workflow" };
-        let subject = format!("{kind} `{}`", workflow.name);
-        found.push(Problem {
-            code: Code::UnknownValue,
-            subject,
-            field: place(workflow, n),
-            message,
-        });
+        found.push(problem(workflow, Code::UnknownValue, place(workflow, n), message));
     }
     found
 }
 
-/// Says what is wrong if a batch would pass a pool under another key than its own: its events have
-/// only that one in common.
+/// Returns the problems of fixed costs that no run could pay: its limit at a pool is lower. Only new
+/// definitions are checked, so that a lower limit of a pool stops no restart of a program.
+fn unpayable(pools: &Pools, workflow: &Definition) -> Vec<Problem> {
+    let mut found = Vec::new();
+    for (n, it) in workflow.pools.iter().enumerate() {
+        let Some(Cost::Units(cost)) = it.cost else { continue };
+        let pool = pools.get(&it.pool);
+        let most = pool.and_then(|pool| Some((pool.part(it.part)?.0, pool)));
+        let most = most.and_then(|(class, pool)| match pool.limit(class, Numbers::Highest) {
+            Limit::Slots(limit) => Some(limit),
+            // A cost above the burst of a throttle delays later starts (spec L9).
+            Limit::Rates(rates) if it.part == Part::RateLimit => {
+                rates.iter().map(|rate| rate.burst).min()
+            }
+            Limit::Rates(_) | Limit::Open | Limit::Closed => None,
+        });
+        if let Some(most) = most.filter(|most| cost > *most) {
+            let field = place(workflow, n).replace(".pool", ".cost");
+            let message =
+                format!("must be at most the limit of pool `{}` ({most}), got {cost}", it.pool);
+            found.push(problem(workflow, Code::OutOfRange, field, message));
+        }
+    }
+    found
+}
+
+fn problem(workflow: &Definition, code: Code, field: String, message: String) -> Problem {
+    let kind = if workflow.flow.is_some() { "action" } else { "workflow" };
+    let subject = format!("{kind} `{}`", workflow.name);
+    Problem { code, subject, field, message }
+}
+
+/// Says what is wrong if a batch or a window would pass a pool under another key than its own: its
+/// events have only that one in common.
 fn foreign_key(pools: &Pools, workflow: &Definition, it: &PoolUse) -> Option<String> {
-    let batch = workflow.batch.as_ref().filter(|_| it.part != Part::RateLimit)?;
+    let (noun, key) = run_of_many(workflow).filter(|_| it.part != Part::RateLimit)?;
     let (_, _, own, _) = pools.get(&it.pool)?.part(it.part)?;
-    let (pool, foreign) = (&it.pool, |path: &&KeySource| batch.key.as_ref() != Some(*path));
+    let (pool, foreign) = (&it.pool, |path: &&KeySource| key != Some(*path));
     if let Some(path) = own.filter(|_| it.key.is_none()).filter(foreign) {
-        let rule = "but a batch has only its own key";
+        let rule = format!("but a {noun} has only its own key");
         return Some(format!("uses the key `{path}` of pool `{pool}`, {rule}"));
     }
     let class = pools.get(pool)?.part(it.part)?.0;
     let by = pools.get(pool)?.fair(class).map(|fair| &fair.by).filter(foreign)?;
-    Some(format!("takes turns by `{by}` at pool `{pool}`, but a batch has only its own key"))
+    Some(format!("takes turns by `{by}` at pool `{pool}`, but a {noun} has only its own key"))
 }
 
 /// Returns the place of a use in the author's form.
@@ -238,7 +264,15 @@ fn place(workflow: &Definition, n: usize) -> String {
 
 /// Refuses a definition whose uses have problems.
 pub(crate) fn check(pools: &Pools, workflow: &Definition) -> Decided<()> {
-    let found = problems(pools, workflow);
+    refuse(problems(pools, workflow))
+}
+
+/// Refuses a new definition with fixed costs that no run could pay.
+pub(crate) fn check_costs(pools: &Pools, workflow: &Definition) -> Decided<()> {
+    refuse(unpayable(pools, workflow))
+}
+
+fn refuse(found: Vec<Problem>) -> Decided<()> {
     if found.is_empty() {
         return Ok(());
     }

@@ -105,15 +105,27 @@ impl Queue {
     }
 
     /// Reports a bound that would lose events: runs that have started, or a whole batch.
-    pub(crate) fn check(self, at: &str, executing: bool, batch: bool, problems: &mut Problems) {
+    ///
+    /// `many` is the fold whose events become one run, as [`run_of_many`](super::batch::run_of_many)
+    /// names it.
+    pub(crate) fn check(
+        self,
+        at: &str,
+        executing: bool,
+        many: Option<&str>,
+        problems: &mut Problems,
+    ) {
         let field = format!("{at}.queue.onOverflow");
         if self.displaces() && executing {
             let rule = "drops waiting runs, and with the span `executing` runs that have started";
             let fix = "write span `run`, or onOverflow `reject`";
             problems.error(Code::Conflict, &field, format!("{rule} wait, too: {fix}"));
-        } else if self.displaces() && batch {
-            let fix = "write onOverflow `reject`, with which a full buffer stays open";
-            let message = format!("would drop all events of a waiting batch: {fix}");
+        } else if self.displaces()
+            && let Some(many) = many
+        {
+            let fold = if many == "batch" { "full buffer" } else { "window" };
+            let fix = format!("write onOverflow `reject`, with which a {fold} stays open");
+            let message = format!("would drop all events of a waiting {many}: {fix}");
             problems.error(Code::Conflict, &field, message);
         }
     }
@@ -293,6 +305,7 @@ mod tests {
         let limit = |queue: serde_json::Value, span: &str| json!({ "limit": 1, "span": span, "queue": queue });
         let handoff = |queue: serde_json::Value| json!({ "type": "singleton", "onNewVersion": "drain", "queue": queue });
         let batch = json!({ "maxSize": 2, "timeoutMs": 5 });
+        let window = json!({ "periodMs": 5, "keep": "all" });
         let policy = |name: &str| json!({ "policy": name, "queue": drops });
         for (controls, expected) in [
             (json!({ "concurrency": limit(json!({ "maxWaiting": 0 }), "executing") }), "ok"),
@@ -312,6 +325,19 @@ mod tests {
             (
                 json!({ "handoff": handoff(drops.clone()), "batch": batch }),
                 "handoff.queue.onOverflow would drop all events of a waiting batch",
+            ),
+            (
+                json!({ "concurrency": limit(drops.clone(), "run"), "debounce": window }),
+                "concurrency.queue.onOverflow would drop all events of a waiting window: write \
+                 onOverflow `reject`, with which a window stays open",
+            ),
+            (
+                json!({ "handoff": handoff(drops.clone()), "debounce": window }),
+                "handoff.queue.onOverflow would drop all events of a waiting window",
+            ),
+            (
+                json!({ "flow": "f", "concurrency": policy("queue"), "debounce": window }),
+                "concurrency.queue.onOverflow would drop all events of a waiting window",
             ),
             (
                 json!({ "concurrency": limit(json!({ "maxWaiting": 0, "onOverflow": "dropNewest" }),

@@ -75,6 +75,24 @@ pub enum Limited {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyValue(pub Scalar);
 
+impl From<&str> for KeyValue {
+    fn from(text: &str) -> Self {
+        Self(Scalar::text(text.to_owned()))
+    }
+}
+
+impl From<i64> for KeyValue {
+    fn from(number: i64) -> Self {
+        Self(Scalar::number(number.into()))
+    }
+}
+
+impl From<bool> for KeyValue {
+    fn from(value: bool) -> Self {
+        Self(Scalar::Bool(value))
+    }
+}
+
 impl Serialize for KeyValue {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
@@ -311,6 +329,9 @@ impl Target {
         }
         if key_prefix.as_deref() == Some("") {
             return Some("`keyPrefix` is empty: leave it out for all keys".to_owned());
+        }
+        if let Some(KeyValue(Scalar::Long { head, .. })) = key {
+            return Some(format!("`key` must have at most 1,024 bytes, got `{head}…`"));
         }
         (key.is_some() && key_prefix.is_some())
             .then(|| "give `key` or `keyPrefix`, not both".to_owned())

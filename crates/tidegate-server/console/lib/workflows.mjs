@@ -24,9 +24,10 @@ export const takes = (it, name) =>
 /** Event names for suggestions. @param {Workflow[]} all */
 export const eventNames = (all) => [...new Set(all.flatMap(eventsOf).filter((name) => !name.endsWith('*')))].sort();
 
-/** Key paths of the controls of a workflow, without duplicates. @param {Workflow} it @returns {string[]} */
+/** Key paths of the controls of a workflow, those of `fair` last, without duplicates. @param {Workflow} it @returns {string[]} */
 export function keysOf(it) {
-  const found = Object.values(it.flowControl ?? {}).flatMap((control) => [control].flat()).map((rule) => rule?.key ?? rule?.keyField);
+  const rules = Object.values(it.flowControl ?? {}).flatMap((control) => [control].flat());
+  const found = rules.map((rule) => rule?.key ?? rule?.keyField).concat(rules.map((rule) => rule?.fair?.by));
   const paths = found.flatMap((key) => key?.paths ?? key);
   return [...new Set(paths.filter((key) => typeof key === 'string' && key !== 'none'))];
 }

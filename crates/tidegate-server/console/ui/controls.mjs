@@ -1,4 +1,5 @@
 // Describes each control of a definition in one sentence.
+import { plural } from '../lib/format.mjs';
 
 /** Duration without zero parts: `4 s`, `1.5 s`, `1 min 30 s`, `24 h`. @param {number} ms */
 export function lasting(ms) {
@@ -28,6 +29,15 @@ const path = (key) => {
 
 /** @param {unknown} key */
 const each = (key) => (key === undefined || key === null ? '' : ` for each ${path(key)}`);
+
+/** Units that a run takes: `2 units`, or the path of their number. @param {number | string | string[]} [cost] */
+const unitsOf = (cost = 1) => (typeof cost === 'number' ? plural(cost, 'unit') : `\`${path(cost)}\` units`);
+
+/** @param {any} it */
+const priced = ({ cost }) => (cost === undefined ? '' : `, each run takes ${unitsOf(cost)}`);
+
+/** A limit's number, of units where runs have costs. @param {any} it */
+const most = (it) => `${amount(it.limit)}${it.cost === undefined ? '' : ' units'}`;
 
 /** A number, or where each run has it. @param {any} it */
 const amount = (it) => (it?.from === undefined ? it : `\`${path(it.from)}\` (${it.min} to ${it.max})`);
@@ -110,11 +120,11 @@ const pairs = (match) =>
 const SENTENCES = {
   concurrency: (it) =>
     it.span === 'run'
-      ? `At most ${amount(it.limit)} live at once${adapting(it)}${each(it.key)}, from admission to end; others are queued${turns(it)}${bound(it)}`
-      : `At most ${amount(it.limit)} at once${adapting(it)}${each(it.key)}; others are queued${turns(it)}${bound(it)}`,
+      ? `At most ${most(it)} live at once${adapting(it)}${each(it.key)}, from admission to end${priced(it)}; others are queued${turns(it)}${bound(it)}`
+      : `At most ${most(it)} at once${adapting(it)}${each(it.key)}${priced(it)}; others are queued${turns(it)}${bound(it)}`,
   policy: (it) => (POLICIES[it.key === 'none' ? 'allow' : it.policy] ?? (() => `Policy ${it.policy}`))(it),
-  throttle: (it) => `Starts at most ${rate(amount(it.limit), it.perMs)}${each(it.key)}${together(it, 1)}; others are queued${turns(it)}`,
-  rateLimit: (it) => `Accepts at most ${rate(amount(it.limit), it.perMs)}${each(it.key)}${together(it)}; events over the limit are dropped`,
+  throttle: (it) => `Starts at most ${rate(most(it), it.perMs)}${each(it.key)}${together(it, 1)}${priced(it)}; others are queued${turns(it)}`,
+  rateLimit: (it) => `Accepts at most ${rate(most(it), it.perMs)}${each(it.key)}${together(it)}${priced(it)}; events over the limit are dropped`,
   debounce: (it) => debounced(it),
   batch: (it) => `One run for many events${each(it.key)}: at ${it.maxSize} events, or ${lasting(it.timeoutMs)} after the first${it.if ? `; an event gets its own run unless ${it.if}` : ''}`,
   priority: shifted,
@@ -138,15 +148,22 @@ const POLICY_NUMBERS = { queue: ['maxWaitMs'], debounce: ['periodMs', 'maxWaitMs
  *   `control`: name as in the gates; `at`: path in the definition of the object with `numbers`; `needed`: the required ones of `numbers`
  */
 
+/** Numbers inside other fields that a form can change: a fixed cost, the bound of a queue. @param {any} it @param {import('../lib/controls.mjs').Row | undefined} row */
+function furtherOf(it, row) {
+  const has = (/** @type {string} */ field) => row?.fields.some(({ name }) => name === field);
+  return [has('cost') && typeof (it.cost ?? 1) === 'number' && 'cost', has('queue') && !it.pool && 'queue.maxWaiting'].filter((name) => typeof name === 'string');
+}
+
 /** @param {string} name @param {any} written @param {(string | number)[]} at @param {Table} table @returns {Control} */
 function one(name, written, at, table) {
   const it = typeof written === 'number' ? { [name]: written } : typeof written === 'string' ? { policy: written } : written;
   const control = name !== 'concurrency' ? name : it.policy ? 'policy' : it.type ? 'handoff' : name;
   const row = table.controls.find((row) => row.name === control);
   const numeric = (row?.fields ?? []).filter(({ name, type }) => NUMERIC.includes(`${type}`) && typeof it[name] !== 'object');
-  const numbers = typeof written === 'string' || it.pool ? [] : control === 'policy' ? (POLICY_NUMBERS[it.policy] ?? []) : numeric.map((field) => field.name);
+  const own = control === 'policy' ? (POLICY_NUMBERS[it.policy] ?? []) : numeric.map((field) => field.name);
+  const numbers = typeof written !== 'object' && typeof written !== 'number' ? [] : (it.pool ? [] : own).concat(furtherOf(it, row));
   const needed = numeric.filter((field) => field.default === undefined).map((field) => field.name);
-  return { control, at: typeof written === 'number' ? [] : at, it, numbers, needed, sentence: it.pool ? `Takes ${it.cost === undefined ? 'one unit' : `\`${path(it.cost)}\` units`} of the ${control} of pool ${it.pool}${each(it.key)}` : SENTENCES[control]?.(it) ?? plain(it, row) };
+  return { control, at: typeof written === 'number' ? [] : at, it, numbers, needed, sentence: it.pool ? `Takes ${unitsOf(it.cost)} of the ${control} of pool ${it.pool}${each(it.key)}` : SENTENCES[control]?.(it) ?? plain(it, row) };
 }
 
 /** Sentence for a control that has none here: its purpose and its settings. @param {any} it @param {{ purpose: string } | undefined} row */

@@ -1,17 +1,12 @@
 //! The checks of the demo, and the results that they check, read from its store.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Display,
-    io::Write,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt::Display, io::Write, sync::Arc};
 
-use tidegate::{Engine, RunId};
+use tidegate::{Engine, RunId, Timestamp};
 use tidegate_core::{
     list::{RunFilter, RunStatus},
     observe::{Part, receipts},
-    row::{Ending, Purpose, Receipt, Row},
+    row::{At, Ending, Mark, Purpose, Receipt, Row, Trail},
 };
 use tidegate_store::check_up;
 
@@ -52,12 +47,27 @@ pub(super) struct Tally {
     pub(super) undoing: u64,
 }
 
+/// When a run was queued and when a worker first had it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) queued: Timestamp,
+    pub(super) started: Option<Timestamp>,
+}
+
+impl Times {
+    fn new(queued: Timestamp, trail: &Trail) -> Self {
+        let started = trail.marks().iter().find(|Mark(_, at)| *at == At::Driven);
+        Self { queued, started: started.map(|mark| mark.0) }
+    }
+}
+
 /// All results that the checks use.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) ledger: Arc<Ledger>,
     workflows: BTreeMap<String, Tally>,
-    runs: BTreeSet<RunId>,
+    /// Each run, with the times at which it was queued and first started.
+    runs: BTreeMap<RunId, Times>,
     heads: BTreeMap<String, i64>,
     unhealthy: Vec<String>,
 }
@@ -65,7 +75,7 @@ pub(super) struct Seen {
 impl Seen {
     /// Reads all rows of the store. That is fast, because a demo is small.
     pub(super) async fn look(engine: &Engine, ledger: &Arc<Ledger>) -> anyhow::Result<Self> {
-        let (mut workflows, mut runs) = (BTreeMap::new(), BTreeSet::new());
+        let (mut workflows, mut runs) = (BTreeMap::new(), BTreeMap::new());
         let mut below = None;
         loop {
             let page = engine.runs(&RunFilter::default(), below, PAGE).await?;
@@ -97,6 +107,11 @@ impl Seen {
         self.workflows.get(workflow).cloned().unwrap_or_default()
     }
 
+    /// Returns the times of a run; none if it does not exist.
+    pub(super) fn times(&self, run: RunId) -> Option<Times> {
+        self.runs.get(&run).copied()
+    }
+
     /// Returns the number of events in a stream.
     pub(super) fn events_in(&self, stream: &str) -> u64 {
         let head = self.heads.get(stream).copied().unwrap_or(-1);
@@ -114,7 +129,11 @@ impl Seen {
     /// window has closed.
     fn nothing_is_lost(&self) -> Check {
         let (sent, promised) = (self.ledger.counted("sent"), self.ledger.promised());
-        let lost: Vec<_> = promised.difference(&self.runs).map(ToString::to_string).collect();
+        let lost: Vec<_> = promised
+            .iter()
+            .filter(|run| !self.runs.contains_key(run))
+            .map(ToString::to_string)
+            .collect();
         let what =
             format!("{sent} events were sent, and all {} promised runs exist", promised.len());
         let but = if lost.is_empty() { String::new() } else { format!(", except {lost:?}") };
@@ -151,13 +170,14 @@ fn line(name: &str, cells: [impl Display; 8]) -> String {
     format!("{name:16}{cells}")
 }
 
-/// Counts a run. Returns its id.
-fn note_run(workflows: &mut BTreeMap<String, Tally>, row: &Row) -> Option<RunId> {
-    let (id, workflow, purpose, state) = match row {
+/// Counts a run. Returns its id and times.
+fn note_run(workflows: &mut BTreeMap<String, Tally>, row: &Row) -> Option<(RunId, Times)> {
+    let (id, workflow, purpose, state, times) = match row {
         Row::Run(run) => {
             // A run that is being stopped has no status here: it has ended, and its `Ended` row is
             // counted.
-            (run.id, &run.workflow, run.purpose, RunStatus::of(run)?)
+            let times = Times::new(run.queued_at, &run.trail);
+            (run.id, &run.workflow, run.purpose, RunStatus::of(run)?, times)
         }
         Row::Ended(ended) => {
             let state = match ended.ending {
@@ -165,7 +185,8 @@ fn note_run(workflows: &mut BTreeMap<String, Tally>, row: &Row) -> Option<RunId>
                 Ending::Failed { .. } => RunStatus::Failed,
                 Ending::Cancelled { .. } => RunStatus::Cancelled,
             };
-            (ended.id, &ended.workflow, ended.purpose, state)
+            let times = Times::new(ended.queued_at, &ended.trail);
+            (ended.id, &ended.workflow, ended.purpose, state, times)
         }
         _ => return None,
     };
@@ -186,7 +207,7 @@ fn note_run(workflows: &mut BTreeMap<String, Tally>, row: &Row) -> Option<RunId>
             tally.alive += 1;
         }
     }
-    Some(id)
+    Some((id, times))
 }
 
 fn note_receipt(workflows: &mut BTreeMap<String, Tally>, receipt: &Receipt) {

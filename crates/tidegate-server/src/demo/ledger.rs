@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tidegate::{Ctx, RunId};
+use tidegate::{Ctx, RunId, Timestamp};
 use tidegate_store::{Clock as _, SystemClock};
 
 /// Maximum number of recorded violations: one is enough to fail.
@@ -17,6 +17,9 @@ const MOST_BROKEN: usize = 10;
 /// Maximum number of promised runs to remember. The oldest are dropped; these are more than an hour
 /// of traffic.
 const MOST_PROMISED: usize = 100_000;
+
+/// Maximum number of spans of a theme to remember. The oldest are dropped.
+const MOST_SPANS: usize = 1000;
 
 /// Name of a theme, and a key in it, such as an account.
 type Key = (&'static str, String);
@@ -39,6 +42,8 @@ struct Notes {
     waits: BTreeMap<Key, Waits>,
     laps: BTreeMap<&'static str, (Instant, u32)>,
     last: BTreeMap<Key, [u64; 2]>,
+    watched: BTreeMap<&'static str, BTreeSet<RunId>>,
+    spans: BTreeMap<&'static str, Vec<(Timestamp, Timestamp)>>,
     broken: Vec<String>,
 }
 
@@ -143,6 +148,26 @@ impl Ledger {
         self.notes().last.entry((what, key.to_owned())).or_default()[1] = n;
     }
 
+    /// Records a run whose start is checked at the end.
+    pub(super) fn watch(&self, what: &'static str, run: RunId) {
+        let mut notes = self.notes();
+        let runs = notes.watched.entry(what).or_default();
+        runs.insert(run);
+        if runs.len() > MOST_PROMISED {
+            runs.pop_first();
+        }
+    }
+
+    /// Records a span of time in which something was in force.
+    pub(super) fn span(&self, what: &'static str, from: Timestamp, to: Timestamp) {
+        let mut notes = self.notes();
+        let spans = notes.spans.entry(what).or_default();
+        if spans.len() == MOST_SPANS {
+            spans.remove(0);
+        }
+        spans.push((from, to));
+    }
+
     /// Records a violation that was observed directly.
     pub(super) fn broken(&self, what: &'static str, how: &str) {
         let broken = &mut self.notes().broken;
@@ -186,6 +211,16 @@ impl Ledger {
         let notes = self.notes();
         let of = notes.last.iter().filter(|((it, _), [sent, done])| *it == what && sent != done);
         of.map(|((_, key), [sent, done])| format!("{key} ({done} of {sent})")).collect()
+    }
+
+    /// Returns the runs that were recorded by [`Ledger::watch`].
+    pub(super) fn watched(&self, what: &'static str) -> BTreeSet<RunId> {
+        self.notes().watched.get(what).cloned().unwrap_or_default()
+    }
+
+    /// Returns the spans that were recorded by [`Ledger::span`].
+    pub(super) fn spans(&self, what: &'static str) -> Vec<(Timestamp, Timestamp)> {
+        self.notes().spans.get(what).cloned().unwrap_or_default()
     }
 
     /// Returns the recorded violations.

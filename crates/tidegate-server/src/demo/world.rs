@@ -8,14 +8,17 @@ mod billing;
 mod digest;
 mod editor;
 mod expenses;
+mod exports;
 mod imports;
 mod mail;
+mod models;
 pub(super) mod orders;
 pub(super) mod printer;
 mod reports;
 mod search;
 mod signups;
 mod support;
+mod texts;
 mod trips;
 
 use std::{sync::Arc, time::Duration};
@@ -43,6 +46,9 @@ pub(super) fn serve(builder: EngineBuilder, ledger: &Arc<Ledger>) -> EngineBuild
     let builder = signups::serve(builder);
     let builder = assistants::serve(builder, ledger);
     let builder = orders::serve(builder, ledger);
+    let builder = models::serve(builder, ledger);
+    let builder = exports::serve(builder);
+    let builder = texts::serve(builder, ledger);
     let builder = trips::serve(builder);
     let builder = imports::serve(builder);
     let builder = expenses::serve(builder);
@@ -69,6 +75,9 @@ pub(super) fn traffic(town: &Town) -> JoinSet<()> {
     everybody.spawn(keep(town.clone(), signups::traffic));
     everybody.spawn(keep(town.clone(), assistants::traffic));
     everybody.spawn(keep(town.clone(), orders::traffic));
+    everybody.spawn(keep(town.clone(), models::traffic));
+    everybody.spawn(keep(town.clone(), exports::traffic));
+    everybody.spawn(keep(town.clone(), texts::traffic));
     everybody.spawn(keep(town.clone(), trips::traffic));
     everybody.spawn(keep(town.clone(), imports::traffic));
     everybody.spawn(keep(town.clone(), expenses::traffic));
@@ -108,6 +117,10 @@ pub(super) fn checks(seen: &Seen) -> Vec<Check> {
         assistants::drained(seen),
         orders::invoiced(seen),
         trips::undone(seen),
+        models::shared(seen),
+        models::turns(seen),
+        exports::held(seen),
+        texts::closed(seen),
     ]
 }
 

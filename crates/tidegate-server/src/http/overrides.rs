@@ -2,8 +2,8 @@
 
 use axum::{Json, http::StatusCode};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Value, value::RawValue};
 use tidegate::{
     AuditFilter, Overridden, Override, OverrideChange, OverrideEffect, OverrideFields, Part, Purged,
 };
@@ -104,10 +104,14 @@ struct ChangeQuery {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SetBody {
     target: Target,
-    limit: Option<u32>,
-    per_ms: Option<u64>,
-    burst: Option<u32>,
-    paused: Option<bool>,
+    #[schemars(with = "Option<u32>")]
+    limit: Option<Value>,
+    #[schemars(with = "Option<u64>")]
+    per_ms: Option<Value>,
+    #[schemars(with = "Option<u32>")]
+    burst: Option<Value>,
+    #[schemars(with = "Option<bool>")]
+    paused: Option<Value>,
     /// Close the target's gates until this time.
     #[schemars(with = "Option<DateTime>")]
     closed_until: Option<String>,
@@ -210,13 +214,29 @@ async fn set(
     body: Body,
 ) -> Result<Json<ChangedView>, Problem> {
     let body: SetBody = body.required()?;
-    let SetBody { limit, per_ms, burst, paused, reason, if_epoch, .. } = body;
+    let SetBody { reason, if_epoch, .. } = body;
+    let limit = field("limit", "a whole number from 1 to 4294967295", body.limit)?;
+    let per_ms = field("perMs", "a whole number of milliseconds", body.per_ms)?;
+    let burst = field("burst", "a whole number from 1 to 4294967295", body.burst)?;
+    let paused = field("paused", "true or false", body.paused)?;
     let expires_at = time("expiresAt", body.expires_at)?;
     let closed_until = time("closedUntil", body.closed_until)?;
     let target = of_caller(&caller, body.target);
     let fields = OverrideFields { limit, per_ms, burst, paused, closed_until };
     let change = OverrideChange::Set { target, fields, reason, expires_at };
     apply(&caller, change, if_epoch, query.dry_run).await
+}
+
+/// Reads a field of an override, so that an error names the field, its rule and the value.
+fn field<T: DeserializeOwned>(
+    name: &str,
+    rule: &str,
+    value: Option<Value>,
+) -> Result<Option<T>, Problem> {
+    let Some(value) = value else { return Ok(None) };
+    let read = T::deserialize(&value);
+    let detail = || format!("override: {name} must be {rule}, got {value}");
+    read.map(Some).map_err(|_| Problem::invalid("bad_override", detail()))
 }
 
 fn time(field: &str, text: Option<String>) -> Result<Option<Timestamp>, Problem> {

@@ -232,7 +232,7 @@ async fn a_service_says_when_to_be_called_again() {
         let answer = server.until(&run, "waiting").await;
         let at = |text: &serde_json::Value| {
             let text = text.as_str().unwrap_or_else(|| panic!("{answer}"));
-            tidegate_core::time::Timestamp::parse_rfc3339(text).unwrap()
+            Timestamp::parse_rfc3339(text).unwrap()
         };
         let wait = at(&answer["dueAt"]).micros() - at(&answer["queuedAt"]).micros();
         let day = 24 * 60 * 60 * 1_000_000;
@@ -369,7 +369,7 @@ async fn a_service_that_refuses_calls_closes_a_gate() {
     let (_, why) = server.get(&format!("/runs/{waiting}/why")).await;
     assert_eq!(why["gates"][0]["closed"]["by"], refused, "{why}");
     let sentence = why["sentence"].as_str().unwrap();
-    assert!(sentence.contains(&format!("{refused} has closed it")), "{why}");
+    assert!(sentence.contains(&format!("closed by {refused} until ")), "{why}");
     let (_, page) = server.get("/gates?pool=openai").await;
     assert_eq!(page["gates"][0]["closed"]["by"], refused, "{page}");
     let (_, run) = server.get(&format!("/runs/{refused}/why")).await;

@@ -20,6 +20,7 @@ mod events;
 mod failures;
 mod fifo;
 mod fleet;
+mod flow_input;
 mod flows;
 mod frozen;
 mod guard;

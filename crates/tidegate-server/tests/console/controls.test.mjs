@@ -38,6 +38,13 @@ const SENTENCES = [
   [{ priority: { shiftMs: -60000 } }, 'Queued as if it had arrived 1 min later'],
   [{ priority: { shiftMs: { from: 'lead.ms', min: -5, max: 9 } } }, 'Queued as if it had arrived `lead.ms` ms earlier (-5 to 9)'],
   [{ concurrency: { limit: { from: 'plan.seats', min: 1, max: 9 }, key: 'tenant' } }, 'At most `plan.seats` (1 to 9) at once for each tenant; others are queued'],
+  [{ concurrency: { limit: 16, cost: 'gb' } }, 'At most 16 units at once, each run takes `gb` units; others are queued'],
+  [{ concurrency: { limit: 4, key: 'tenant', span: 'run', cost: 2 } }, 'At most 4 units live at once for each tenant, from admission to end, each run takes 2 units; others are queued'],
+  [{ concurrency: { limit: 5, queue: { maxWaiting: 10 } } }, 'At most 5 at once; others are queued, at most 10; beyond that they are rejected'],
+  [{ concurrency: { limit: 10, fair: { by: 'account', weights: { acme: 3, blue: 2 } } } }, 'At most 10 at once; others are queued in turns for each account, by weight (acme 3, blue 2)'],
+  [{ concurrency: { pool: 'openai' } }, 'Takes 1 unit of the concurrency of pool openai'],
+  [{ throttle: { pool: 'openai', cost: ['use', 'tokens'], key: 'customer' } }, 'Takes `use › tokens` units of the throttle of pool openai for each customer'],
+  [{ throttle: { limit: 100, perMs: 60000, burst: 100, cost: 'tokens' } }, 'Starts at most 100 units per minute, burst of 100, each run takes `tokens` units; others are queued'],
   [{ startWithinMs: 90_000 }, 'Cancelled as expired unless it starts within 1 min 30 s of being queued'],
   [{ cancelOn: { event: 'cart.bought', match: { 'order.cart': 'cartId', shop: 'shop' }, withinMs: 3_600_000 } }, 'Cancelled by an event cart.bought with the same order.cart (cartId of the run) and shop, within 1 h'],
   [{ singleton: { key: 'account' } }, 'One live run for each account; a new one replaces it'],
@@ -86,6 +93,9 @@ test('numbers of a control, and which of them are required, are those of the tab
   assert.deepEqual(of('debounce'), [['periodMs', 'maxWaitMs', 'maxSize'], ['periodMs']]);
   assert.deepEqual(of('idempotency'), [['periodMs'], []]);
   assert.deepEqual(of('singleton'), [[], []]);
+  assert.deepEqual(of('concurrency'), [['limit', 'cost', 'queue.maxWaiting'], ['limit']]);
+  assert.deepEqual(controlsOf({ concurrency: { pool: 'gpu', cost: 2 } }, table)[0].numbers, ['cost']);
+  assert.deepEqual(controlsOf({ throttle: { pool: 'gpu', cost: 'units' } }, table)[0].numbers, []);
   assert.deepEqual(of('quota', extended()), [['budget', 'everyMs'], ['budget']]);
 });
 

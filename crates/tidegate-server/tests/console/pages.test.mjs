@@ -6,7 +6,7 @@ import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { PICTURES, api, closeBrowser, demo, look, until } from './rig.mjs';
 
-const PAGES = ['overview', 'workflows', 'runs', 'events', 'gates', 'streams', 'flows', 'try'];
+const PAGES = ['overview', 'workflows', 'runs', 'events', 'gates', 'pools', 'streams', 'flows', 'try'];
 const AXE = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 let world = /** @type {Awaited<ReturnType<typeof demo>>} */ (/** @type {unknown} */ (null));

@@ -215,7 +215,7 @@ pub async fn why_names_the_run_that_closed_the_gate(world: &World) {
     let (by, end) = (first.id, until.rfc3339());
     let words = format!(
         "it waits for concurrency of pool `api`, key a (2 at once, closed by {by} until {end}), \
-         position 1 in the queue; freed by the reopening at {end}: {by} has closed it"
+         position 1 in the queue; freed by its opening at {end}"
     );
     assert!(explained.sentence.contains(&words), "{}", explained.sentence);
     assert_eq!(explained.earliest, Some(until));

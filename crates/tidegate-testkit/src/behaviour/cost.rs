@@ -89,7 +89,7 @@ pub async fn after_a_lower_limit_a_large_run_enters_alone(world: &World) {
     world.define(limited(2, 6)).await;
     let why = why(&*world.store, &world.ws, runs[1]).await.unwrap().expect("an explanation");
     let room = "freed by the end of all of its holders: it takes more than the limit and enters";
-    let gate = "it waits for concurrency of (whole) (6 at once, 5 taken, it takes 7)";
+    let gate = "it waits for concurrency of the whole workflow (6 at once, 5 taken, it takes 7)";
     let sentence = format!("{gate}, position 1 in the queue; {room} alone");
     assert!(why.sentence.starts_with(&sentence), "{}", why.sentence);
     world.complete(&first).await;

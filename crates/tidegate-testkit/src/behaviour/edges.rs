@@ -66,7 +66,11 @@ pub async fn keep_all_gives_every_event_to_one_run(world: &World) {
     let runs = burst(world, 0..4).await;
     assert!(runs.iter().all(|run| *run == runs[0]));
     let why = why(&*world.store, &world.ws, runs[0]).await.unwrap().unwrap();
-    assert!(why.sentence.contains("debounce of (whole) holds 4 events"), "{}", why.sentence);
+    assert!(
+        why.sentence.contains("debounce of the whole workflow holds 4 events"),
+        "{}",
+        why.sentence
+    );
     world.tick(899).await;
     assert_eq!(world.state(runs[0]).await, "none", "the window fired before the quiet period");
     world.tick(1).await;

@@ -478,6 +478,7 @@ macro_rules! flow_behaviours {
                 a_closed_throttle_stops_first_starts_only,
                 a_closing_ends_before_the_rest_of_its_override,
                 a_closed_empty_gate_keeps_its_folds,
+                a_closed_gate_fills_its_queue_and_its_runs_expire,
                 a_pause_says_whether_its_target_has_drained,
                 a_change_of_a_pool_keeps_the_meter_of_its_override,
             }

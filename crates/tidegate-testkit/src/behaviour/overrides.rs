@@ -256,7 +256,7 @@ pub async fn why_names_the_author_the_reason_and_the_end(world: &World) {
     pause(world, json!({ "workflow": "sync" })).await;
     let third = send(world, 1).await[0];
     let explained = why(&*world.store, &world.ws, third).await.unwrap().unwrap();
-    let words = "it waits for pause of (whole) (closed, paused by ops: the provider is slow), \
+    let words = "it waits to start: the whole workflow is paused by ops: the provider is slow; \
                  position 1 in the queue; freed by the end of the pause";
     assert!(explained.sentence.contains(words), "{}", explained.sentence);
 }

@@ -191,7 +191,7 @@ pub async fn why_names_the_pause_of_a_pool(world: &World) {
     let explained = why(&*world.store, &world.ws, run).await.unwrap().unwrap();
     let at = end.rfc3339();
     let words = format!(
-        "it waits for concurrency of pool `api`, key (whole) (closed, paused by ops until {at}: \
+        "it waits for concurrency of pool `api` (closed, paused by ops until {at}: \
          the provider is slow), position 1 in the queue; freed by the end of the pause at {at}"
     );
     assert!(explained.sentence.contains(&words), "{}", explained.sentence);
@@ -263,7 +263,7 @@ pub async fn a_closed_limit_opens_again_at_its_time(world: &World) {
     let explained = why(&*world.store, &world.ws, second).await.unwrap().unwrap();
     let words = format!(
         "(closed, closed by ops until {0}: the provider is slow), position 2 in the queue; freed \
-         by the reopening at {0}",
+         by its opening at {0}",
         at.rfc3339()
     );
     assert!(explained.sentence.contains(&words), "{}", explained.sentence);
@@ -309,6 +309,28 @@ pub async fn a_closing_ends_before_the_rest_of_its_override(world: &World) {
     assert_eq!((undone.fields.limit, undone.fields.closed_until), (Some(3), None));
     world.tick(4000).await;
     assert_eq!(in_force(world).await, [], "the rest ends at `expiresAt`");
+}
+
+/// spec L19, L20, L24: new runs wait at a closed gate, so that its queue fills, and expire there.
+pub async fn a_closed_gate_fills_its_queue_and_its_runs_expire(world: &World) {
+    let limit = json!({ "limit": 2, "queue": { "maxWaiting": 1 } });
+    let definition = json!({ "name": "sync", "concurrency": limit, "startWithinMs": 1000 });
+    world.define(definition).await;
+    close_for(world, json!({ "workflow": "sync", "control": "concurrency" }), 5000).await;
+    let waits = world.send_for_run("sync", json!({})).await;
+    let posted = world.post("sync", json!({})).await;
+    assert!(
+        matches!(posted.runs[0].verdict, Verdict::QueueFull { waiting: 1, .. }),
+        "{:?}",
+        posted.runs[0].verdict
+    );
+    world.tick(999).await;
+    assert_eq!(world.state(waits).await, "queued");
+    world.tick(1).await;
+    assert_eq!(world.cancelled(waits).await.0, "expired");
+    let next = world.send_for_run("sync", json!({})).await;
+    assert_eq!(world.state(next).await, "queued");
+    world.check_holds().await;
 }
 
 /// spec F4, L25: a fold whose flush a closed gate without a queue would refuse waits for the gate.

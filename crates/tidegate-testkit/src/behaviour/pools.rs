@@ -381,7 +381,7 @@ pub async fn why_names_the_pool(world: &World) {
     assert_eq!(
         why.sentence,
         format!(
-            "it waits for concurrency of pool `gpu`, key (whole) (2 at once, 2 taken, it takes 1), \
+            "it waits for concurrency of pool `gpu` (2 at once, 2 taken, it takes 1), \
              position 1 in the queue; freed by the end of {holder}"
         )
     );

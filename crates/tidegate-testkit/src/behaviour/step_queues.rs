@@ -171,7 +171,7 @@ pub async fn a_parked_run_waits_for_its_turn(world: &World) {
     assert_eq!(
         why.sentence,
         format!(
-            "it waits for throttle of pool `gpu`, key (whole) (1 in 1000 ms, 1 at once), position \
+            "it waits for throttle of pool `gpu` (1 in 1000 ms, 1 at once), position \
              1 in the queue; freed by its turn, at {}; its step `ask` waits for throttle of pool \
              `gpu` and concurrency of pool `gpu`",
             at.plus_ms(1000).rfc3339()

@@ -337,8 +337,11 @@ fn turns(specs: &mut [Spec], pools: &mut [SimPool], chance: &mut Chance) {
             }
         }
     }
-    // A batch at a pool may have another key than the pool's turns.
-    if specs.iter().any(|spec| spec.versions.iter().any(|(it, _)| it.batch.is_some())) {
+    // A batch, or a window that keeps all events, may have another key than the pool's turns.
+    let is_of_many = |it: &Controls| {
+        it.batch.is_some() || it.debounce.is_some_and(|window| window.keep == "all")
+    };
+    if specs.iter().any(|spec| spec.versions.iter().any(|(it, _)| is_of_many(it))) {
         return;
     }
     let by = chance.one(&["k", "j"]);

@@ -377,7 +377,9 @@ fn limits(on: &[bool], keys: [Option<Value>; 2], numbers: &[u64], cost: &str) ->
             limit["cost"] = json!(cost);
         }
         if on[26] {
-            limit["queue"] = queue(span == "run" && !on[0] && on[27], numbers[0]);
+            // A run of many events is not displaced: all of them would be lost.
+            let many = on[0] || (on[7] && on[28]);
+            limit["queue"] = queue(span == "run" && !many && on[27], numbers[0]);
         }
         if let Some(key) = key {
             limit["key"] = key;

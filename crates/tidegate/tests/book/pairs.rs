@@ -430,3 +430,177 @@ fn every_pair_has_a_row() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_newcomer_that_displaces_another_spends_its_token() {
+    let queue = "queue = { maxWaiting = 1, onOverflow = \"dropOldest\" }";
+    let limit = format!("concurrency = {{ limit = 1, span = \"run\", {queue} }}");
+    let controls = format!("{limit}\nrateLimit = {{ limit = 3, perMs = 10000 }}");
+    let sent = [0, 500, 1000, 1500].into_iter().zip('a'..);
+    let sent = sent.map(|(at, letter)| event(letter, at, 3000)).collect();
+    check(
+        &controls,
+        sent,
+        expect![[r#"
+        a at 0 s: started; runs (a) 0 s to 3 s
+        b at 0.5 s: queued; waits 0.5 s to 1 s; replaced
+        c at 1 s: queued; waits 1 s to 3 s; runs (c) 3 s to 6 s
+        d at 1.5 s: dropped, retry at 3.333 s
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_singleton_refuses_before_a_full_queue_does() {
+    let limit = "concurrency = { limit = 1, queue = { maxWaiting = 1 } }";
+    let controls = format!("{limit}\nsingleton = {{ mode = \"skip\", key = \"key\" }}");
+    let sent = vec![
+        keyed('a', 0, 3000, "x"),
+        keyed('b', 500, 1000, "y"),
+        keyed('c', 1000, 1000, "y"),
+        keyed('d', 1500, 1000, "z"),
+    ];
+    check(
+        &controls,
+        sent,
+        expect![[r#"
+        a at 0 s: started; runs (a) 0 s to 3 s
+        b at 0.5 s: queued; waits 0.5 s to 3 s; runs (b) 3 s to 4 s
+        c at 1 s: skipped, b is live
+        d at 1.5 s: rejected, 1 wait
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_run_that_expires_leaves_its_turn_to_the_next_of_its_value() {
+    let controls = "startWithinMs = 2000\nconcurrency = { limit = 1, fair = { by = \"key\" } }";
+    let sent = vec![
+        keyed('a', 0, 3000, "x"),
+        keyed('b', 500, 1000, "x"),
+        keyed('c', 1500, 500, "x"),
+        keyed('d', 2000, 1000, "y"),
+    ];
+    check(
+        controls,
+        sent,
+        expect![[r#"
+        a at 0 s: started; runs (a) 0 s to 3 s
+        b at 0.5 s: queued; waits 0.5 s to 2.5 s; replaced
+        c at 1.5 s: queued; waits 1.5 s to 3 s; runs (c) 3 s to 3.5 s
+        d at 2 s: queued; waits 2 s to 3.5 s; runs (d) 3.5 s to 4.5 s
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn queued_runs_of_an_older_version_fill_the_queue() {
+    let queue = "queue = { maxWaiting = 1 }";
+    let handoff = format!("type = \"singleton\", onNewVersion = \"drain\", {queue}");
+    let definition = format!("name = \"work\"\nhandoff = {{ {handoff} }}");
+    let sent = vec![event('a', 0, 3000), event('b', 500, 1000), event('c', 1500, 1000)];
+    become_of(
+        Setting::versions(definition, 1000),
+        sent,
+        expect![[r#"
+        a at 0 s: started; runs (a) 0 s to 3 s
+        b at 0.5 s: queued; waits 0.5 s to 3 s; runs (b) 3 s to 4 s
+        c at 1.5 s: rejected, 1 wait
+    "#]],
+    )
+    .await;
+}
+
+/// Rows about the parts of limits that are no controls of their own, each with its test here or on
+/// every store.
+const ROWS: &[(&str, &str)] = &[
+    ("queue, rateLimit", "a_newcomer_that_displaces_another_spends_its_token"),
+    ("queue, debounce", "a_refused_window_stays_open"),
+    ("queue, batch", "a_refused_buffer_loses_no_event"),
+    ("queue, singleton", "a_singleton_refuses_before_a_full_queue_does"),
+    ("queue, idempotency", "a_displaced_run_gives_back_what_it_holds"),
+    ("queue, throttle", "a_run_from_an_earlier_queue_joins_and_stays"),
+    ("queue, startWithinMs", "a_run_that_leaves_the_queue_makes_room"),
+    ("queue, priority", "a_full_queue_displaces_a_waiting_run"),
+    ("queue, handoff", "queued_runs_of_an_older_version_fill_the_queue"),
+    ("fair, priority", "inside_a_value_rank_decides"),
+    ("fair, queue", "a_bound_counts_the_runs_of_all_values"),
+    ("fair, batch", "a_bad_definition_names_the_field_the_value_and_the_rule"),
+    ("fair, throttle", "turns_at_a_throttle"),
+    ("fair, concurrency", "values_take_turns_by_weight"),
+    ("fair, startWithinMs", "a_run_that_expires_leaves_its_turn_to_the_next_of_its_value"),
+    ("fair, cancelOn", "a_cancelled_run_leaves_the_turn_to_its_value"),
+    ("cost, concurrency", "the_first_in_the_queue_waits_until_there_is_room_for_it"),
+    ("cost, throttle", "a_throttle_delays_by_the_whole_cost"),
+    ("cost, rateLimit", "a_rate_limit_spends_the_cost"),
+    ("cost, debounce", "a_fired_window_costs_its_newest_event"),
+    ("cost, batch", "a_batch_costs_the_sum_of_its_events"),
+    ("cost, priority", "a_run_with_a_better_rank_enters_the_room_that_is_left"),
+    ("cost, fair", "turns_are_counted_in_units"),
+    ("[pool](pools.md), concurrency", "gates_are_taken_in_one_order"),
+    ("pool, throttle", "workflows_share_the_meters"),
+    ("pool, rateLimit", "workflows_share_the_meters"),
+    ("pool, priority", "workflows_share_holders_and_queue"),
+    ("pool, batch", "a_bad_definition_names_the_field_the_value_and_the_rule"),
+    ("pool, queue", "a_bad_definition_names_the_field_the_value_and_the_rule"),
+    ("pool, fair", "workflows_of_a_pool_share_the_turns"),
+    ("pool, cost", "two_uses_of_one_gate_are_one"),
+    (
+        "[limits from data](limits-from-data.md), concurrency",
+        "the_newest_admitted_run_sets_the_limit_of_its_key",
+    ),
+    ("limits from data, throttle", "rates_come_from_data"),
+    ("limits from data, rateLimit", "rates_come_from_data"),
+    ("limits from data, pool", "a_bad_pool_names_the_field_the_value_and_the_rule"),
+    ("limits from data, override", "an_override_replaces_a_limit_from_data"),
+    (
+        "a [pause](../operate/overrides.md#pausing), concurrency",
+        "a_ready_run_gives_everything_back_when_its_workflow_is_paused",
+    ),
+    ("a pause, throttle", "a_paused_throttle_keeps_its_queue"),
+    ("a pause, singleton", "a_paused_run_keeps_its_run_gates_and_expires"),
+    ("a pause, startWithinMs", "a_paused_run_keeps_its_run_gates_and_expires"),
+    ("a pause, priority", "runs_that_waited_for_a_pause_start_in_their_order"),
+    ("a pause, fair", "a_pause_takes_runs_out_of_a_fair_queue"),
+    ("a pause, pool", "a_paused_pool_lets_nobody_in_and_what_is_inside_goes_on"),
+    ("a pause, a closed gate", "a_pause_and_a_closing_are_both_waited_for"),
+    ("a [closed](closing.md) gate, queue", "a_closed_gate_fills_its_queue_and_its_runs_expire"),
+    ("a closed gate, startWithinMs", "a_closed_gate_fills_its_queue_and_its_runs_expire"),
+    ("a closed gate, concurrency", "a_run_closes_the_narrow_limit_of_its_workflow"),
+    ("a closed gate, throttle", "a_throttle_that_a_run_closes_stops_first_starts"),
+    ("a closed gate, debounce", "a_closed_gate_keeps_its_folds"),
+    ("a closed gate, pool", "a_closed_pool_lets_nobody_in_until_its_time"),
+];
+
+/// Every row of the page about such a part is in the table, and its test exists.
+#[test]
+fn every_row_of_a_part_has_a_test() {
+    let page = include_str!("../../../../docs/controls/combining.md");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut tests = include_str!("pairs.rs").to_owned();
+    tests +=
+        &std::fs::read_to_string(root.join("tidegate-server/tests/api/flow_input.rs")).unwrap();
+    for file in std::fs::read_dir(root.join("tidegate-testkit/src/behaviour")).unwrap() {
+        tests += &std::fs::read_to_string(file.unwrap().path()).unwrap();
+    }
+    for (pair, test) in ROWS.iter().copied() {
+        assert!(page.contains(&format!("\n| {pair} |")), "no row for {pair}");
+        assert!(tests.contains(&format!("fn {test}(")), "{pair}: there is no test {test}");
+    }
+    let parts = [
+        "queue, ",
+        "fair, ",
+        "cost, ",
+        "pool, ",
+        "limits from data, ",
+        "a pause, ",
+        "a closed gate, ",
+    ];
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" |"));
+    for (pair, _) in rows.filter(|(pair, _)| parts.iter().any(|part| pair.starts_with(part))) {
+        assert!(ROWS.iter().any(|(row, _)| *row == pair), "the row {pair} names no test");
+    }
+}

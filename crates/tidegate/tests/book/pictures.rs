@@ -44,6 +44,8 @@ mod tests {
         queues = "queues",
         fair = "fair",
         adaptive = "adaptive",
+        costs = "costs",
+        limits_from_data = "limits-from-data",
     }
 
     pictures! { "concepts":
@@ -245,6 +247,21 @@ fn adaptive() -> Story {
         work("concurrency = { limit = 2, adaptive = { min = 1, max = 4 } }", sent.collect());
     let panels = vec![panel.asked('g', 2500)];
     Story { title: "Adaptive limits", until: 8000, tick: 50, mark: 1000, panels }
+}
+
+fn costs() -> Story {
+    let sent = [('a', 0, "2"), ('b', 300, "3"), ('c', 600, "1"), ('d', 900, "1")];
+    let sent = sent.map(|(letter, at, gb)| event(letter, at, 1500).key("gb", gb)).to_vec();
+    let panel = work("concurrency = { limit = 4, cost = \"gb\" }", sent).asked('b', 1000);
+    Story { title: "Costs", until: 5000, tick: 100, mark: 1000, panels: vec![panel] }
+}
+
+fn limits_from_data() -> Story {
+    let sent = [('a', 0, "1"), ('b', 500, "1"), ('c', 1000, "1"), ('d', 1500, "3")];
+    let sent = sent.map(|(letter, at, seats)| event(letter, at, 2000).key("seats", seats));
+    let limit = "limit = { from = \"seats\", min = 1, max = 9 }";
+    let panel = work(&format!("concurrency = {{ {limit} }}"), sent.to_vec());
+    Story { title: "Limits from data", until: 5000, tick: 100, mark: 1000, panels: vec![panel] }
 }
 
 fn policies() -> Story {

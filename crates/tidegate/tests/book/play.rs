@@ -125,6 +125,8 @@ impl Sent {
     fn data(&self) -> Value {
         let naps = self.naps.map(|(naps, again)| json!([naps, again]));
         let (key, value) = self.key;
+        // A number is sent as one: a cost, or a limit.
+        let value = value.parse::<u64>().map_or_else(|_| json!(value), Value::from);
         let (letter, works, refused) = (self.letter, self.works, self.refused);
         json!({
             "letter": letter, "works": works, "naps": naps, "id": self.id, "refused": refused,

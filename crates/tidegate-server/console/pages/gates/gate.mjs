@@ -4,9 +4,10 @@ import { to } from '../../lib/route.mjs';
 
 /**
  * @typedef {{ control: string, app: string, workflow: string, pool?: string, slot?: string, key: string, letsIn?: string, limit?: number,
- *   perMs?: number, burst?: number, inside?: number, holders?: string[], draining?: string[], tokens?: number, nextAt?: string,
+ *   perMs?: number, burst?: number, inside?: number, units?: number, holders?: string[], draining?: string[], tokens?: number, nextAt?: string,
  *   line?: { count: number, first: string[], since?: string, atLeast?: boolean },
  *   pending?: number, until?: string, eventId?: string, runId?: string, closed?: { until: string, by: string, at: string },
+ *   fromData?: { eventId: string, limits: number[] }, overrides?: import('./override.mjs').Override[], overrideTarget?: Record<string, any>,
  *   adaptive?: { limit: number, min: number, max: number, successes: number, loweredAt?: string } }} Gate
  */
 
@@ -33,6 +34,22 @@ export function kindOf(gate) {
 /** Whether a gate has runs, queued runs, events or used tokens. @param {Gate} gate */
 export const isBusy = (gate) =>
   (gate.inside ?? 0) > 0 || (gate.line?.count ?? 0) > 0 || (gate.pending ?? 0) > 0 || (gate.burst !== undefined && (gate.tokens ?? 0) < gate.burst);
+
+/** Units that are taken: the costs of the runs inside, or their number. @param {Gate} gate */
+export const takenOf = (gate) => gate.units ?? gate.inside ?? 0;
+
+/** Whether a gate has no room left. @param {Gate} gate */
+export const isFull = (gate) => gate.limit !== undefined && takenOf(gate) >= gate.limit;
+
+/** Override that pauses or closes a gate. @param {Gate} gate */
+export const closingOf = (gate) => gate.overrides?.find((it) => it.closedUntil) ?? gate.overrides?.find((it) => it.paused);
+
+/** Why nothing enters a gate, in one word. @param {Gate} gate @returns {'paused' | 'closed' | null} */
+export function shutOf(gate) {
+  const closing = gate.letsIn === 'closed' ? closingOf(gate) : undefined;
+  if (closing) return closing.closedUntil ? 'closed' : 'paused';
+  return gate.closed || gate.letsIn === 'closed' ? 'closed' : null;
+}
 
 /** Last characters of a run's number, in which neighbouring runs differ. @param {string} id */
 export const tag = (id) => shortId(id).replace(/^.*_/, '').slice(-6);

@@ -1,9 +1,9 @@
 import { html } from '../../lib/html.mjs';
-import { count, plural } from '../../lib/format.mjs';
+import { count, moment, plural } from '../../lib/format.mjs';
 import { letsIn } from '../../ui/controls.mjs';
 import { Badge } from '../../ui/state.mjs';
 import { Took } from '../../ui/time.mjs';
-import { fieldOf, keyWords, kindOf, ownerOf, workflowAddress } from './gate.mjs';
+import { closingOf, fieldOf, isFull, keyWords, kindOf, ownerOf, shutOf, workflowAddress } from './gate.mjs';
 
 /** @typedef {import('./gate.mjs').Gate} Gate */
 
@@ -32,12 +32,16 @@ export function Key({ gate, room = Infinity }) {
 export function Label({ gate, style }) {
   const kind = kindOf(gate);
   const line = gate.line?.count ?? 0;
+  const shut = shutOf(gate);
   const key = html`<${Key} gate=${gate} room=${style === 'wide' ? WIDE : undefined} />`;
   const parts = /** @type {any[]} */ ([
     style === 'narrow' && key,
-    style === 'wide' && kind !== 'fold' && letsIn(gate),
+    shut && html`<b class="shut" title=${shutWords(gate)}>${shut}</b>`,
+    style === 'wide' && kind !== 'fold' && gate.letsIn !== 'closed' && letsIn(gate),
     kind === 'fold' && plural(gate.pending ?? 0, 'event'),
-    kind === 'slots' && (style !== 'brief' || line === 0) && (gate.limit !== undefined && (gate.inside ?? 0) >= gate.limit && style === 'wide' ? 'full' : `${count(gate.inside ?? 0)} inside`),
+    kind === 'slots' && (style !== 'brief' || line === 0) && (isFull(gate) && style === 'wide' ? 'full' : `${count(gate.inside ?? 0)} inside`),
+    kind === 'slots' && gate.units !== undefined && `${count(gate.units)} units`,
+    gate.overrides?.some((it) => it.limit || it.perMs || it.burst) && html`<span title="an override replaces the limit of the definition">overridden</span>`,
     line > 0 && html`<b class="in-line">${count(line)}${gate.line?.atLeast ? '+' : ''} queued</b>${gate.line?.since && style !== 'brief' ? html`, <span title="age of the oldest queued run"><${Took} from=${gate.line.since} /></span>` : ''}`,
   ]).filter(Boolean);
   return html`<div class=${`lane-label ${style}`}>
@@ -47,9 +51,19 @@ export function Label({ gate, style }) {
   </div>`;
 }
 
+/** Author, reason and end of what closes a gate. @param {Gate} gate */
+function shutWords(gate) {
+  const by = closingOf(gate);
+  if (!by) return gate.closed ? `by ${gate.closed.by} until ${moment(gate.closed.until)}` : '';
+  const until = by.closedUntil ?? by.expiresAt;
+  return [by.author && `by ${by.author}`, until && `until ${moment(until)}`, by.reason].filter(Boolean).join(', ');
+}
+
 /** Text of a lane for screen readers. @param {Gate} gate */
 export function said(gate) {
   const parts = [`${gate.control} of ${ownerOf(gate)}, ${keyWords(gate)}`];
+  const shut = shutOf(gate);
+  if (shut) parts.push(`${shut} ${shutWords(gate)}`);
   if (gate.limit !== undefined) parts.push(letsIn(gate));
   if (gate.inside !== undefined) parts.push(`${gate.inside} inside`);
   if (gate.line) parts.push(`${gate.line.count} queued`);

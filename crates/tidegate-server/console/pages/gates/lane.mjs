@@ -6,7 +6,7 @@ import { Fold } from '../../ui/fold.mjs';
 import { Grants } from '../../ui/grants.mjs';
 import { Until } from '../../ui/time.mjs';
 import { follow } from './follow.mjs';
-import { kindOf, tag } from './gate.mjs';
+import { isFull, kindOf, shutOf, tag } from './gate.mjs';
 import { enter, leave } from './hover.mjs';
 import { Label, said } from './label.mjs';
 import { useSeen } from './seen.mjs';
@@ -43,7 +43,7 @@ export function Lane({ gate, width, chosen, open, wholeMs, maxSize, style }) {
     from.current = gate;
   }
   const kind = kindOf(gate);
-  const full = kind === 'slots' && gate.limit !== undefined && (gate.inside ?? 0) >= gate.limit;
+  const full = kind === 'slots' && isFull(gate);
   /** @param {KeyboardEvent} event */
   const press = (event) => event.key === 'Enter' && event.target === event.currentTarget && open(gate);
   /** @param {MouseEvent} event */
@@ -80,7 +80,7 @@ function Inside({ gate, kind, at, wholeMs, maxSize }) {
   const last = { translate: `${3 + (at.columns - 1) * TOKEN}px ${TOP - 4 + ROW}px` };
   return html`<div class="sluice slots" style=${style}>
     ${Array.from({ length: slots }, (_, i) => html`<i class="slot" style=${{ translate: `${3 + (i % at.columns) * TOKEN}px ${TOP - 4 + Math.floor(i / at.columns) * ROW}px` }}></i>`)}
-    ${gate.limit === undefined && html`<span class="faint sluice-note">open: not in the current release</span>`}
+    ${gate.limit === undefined && html`<span class="faint sluice-note">${shutOf(gate) ?? 'open: not in the current release'}</span>`}
     ${hidden > 0 && html`<span class="more-inside" style=${last} title=${`${count(gate.inside ?? 0)} inside`}>+${count(hidden)}</span>`}
   </div>`;
 }

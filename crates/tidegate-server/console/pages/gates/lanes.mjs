@@ -1,7 +1,7 @@
 import { html, useEffect, useRef, useState } from '../../lib/html.mjs';
 import { table } from '../../lib/controls.mjs';
 import { controlsOf } from '../../ui/controls.mjs';
-import { idOf, kindOf } from './gate.mjs';
+import { idOf, keyWords, kindOf } from './gate.mjs';
 import { Lane, places } from './lane.mjs';
 
 /** Width of the label. */
@@ -77,6 +77,7 @@ function overlapOf(gate, workflows) {
 /** Sentences for a gate: one, or one for each action that shares it. @param {Gate} gate @param {any[]} workflows @returns {string[]} */
 export function sentencesOf(gate, workflows) {
   if (gate.control === 'onOverlap') return [`One run of this schedule at a time; an occurrence during a live run ${overlapOf(gate, workflows)}`];
+  if (gate.control === 'pause') return [`Holds back first starts ${gate.key === '(whole)' ? 'of the workflow' : `with ${keyWords(gate)}`} while they are paused; what has started goes on`];
   if (gate.control === 'dedupeId') return ['Events with this dedupeId are recorded once in 24 h; repeats are deduped'];
   if (gate.control === 'policy') {
     const actions = workflows.filter((it) => it.app === gate.app && it.name.startsWith(`${gate.workflow}/`));

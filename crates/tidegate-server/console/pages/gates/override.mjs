@@ -1,69 +1,71 @@
-// Overrides of a gate: the limit in force, its author and end; set, pause, resume, remove, undo.
+// Overrides of a gate: limits, pauses and closings in force, with author, reason and end; and the
+// buttons that change them.
 import { html, useState } from '../../lib/html.mjs';
-import { del, post, put } from '../../lib/api.mjs';
-import { confirm } from '../../ui/confirm.mjs';
-import { Time } from '../../ui/time.mjs';
-import { act } from '../../ui/toast.mjs';
+import { del, post } from '../../lib/api.mjs';
+import { useFetched } from '../../lib/data.mjs';
+import { Badge } from '../../ui/state.mjs';
+import { Time, Until } from '../../ui/time.mjs';
+import { ChangeForm, startsOf } from './change.mjs';
+import { previewed, words } from './preview.mjs';
 
 /**
  * @typedef {import('./gate.mjs').Gate} Gate
- * @typedef {{ target: Record<string, any>, limit?: number, perMs?: number, burst?: number, paused?: boolean, closedUntil?: string, reason?: string, author?: string, at: string, expiresAt?: string }} Override
+ * @typedef {{ target: Record<string, any>, limit?: number, perMs?: number, burst?: number, paused?: boolean, closedUntil?: string, reason?: string, author?: string, at: string, expiresAt?: string, drained?: boolean }} Override
  */
-
-/** Fields of an override in words. @param {Override | undefined} it */
-const words = (it) =>
-  it === undefined
-    ? 'no override'
-    : [it.limit && `limit ${it.limit}`, it.perMs && `per ${it.perMs} ms`, it.burst && `burst ${it.burst}`, it.paused === true && 'paused', it.paused === false && 'not paused', it.closedUntil && 'closed'].filter(Boolean).join(', ');
 
 /** Gates that a target selects, in words. @param {Record<string, any>} target */
 const whom = ({ pool, path, key, keyPrefix }) => {
   const name = pool ? 'key' : path;
   if (key !== undefined) return `${name} = ${key}`;
   if (keyPrefix !== undefined) return `${name} begins with ${keyPrefix}`;
-  return pool ? 'all keys of the pool' : path ? `all values of ${path}` : 'whole workflow';
+  return pool ? 'all keys of the pool' : path ? `all values of ${path}` : 'the whole workflow';
 };
 
-/** Target of the first starts of the runs of a target, or of all entries into its pool. @param {Record<string, any>} target */
-const starts = ({ app, workflow, pool, path, key, keyPrefix }) => ({ app, workflow, pool, path, key, keyPrefix });
-
-/** Effect of a change on the runs that wait, in words. @param {{ enter: number, wait: number, atLeast?: boolean } | undefined} it */
-const effect = (it) => it && `Of the waiting runs ${it.enter}${it.atLeast ? ' or more' : ''} enter at once, ${it.wait} go on waiting.`;
-
-/** Asks for confirmation with a preview, then makes the change under the epoch of the preview.
- *  @param {(query: Record<string, unknown>, ifEpoch?: number) => Promise<any>} change @param {string} title */
-async function previewed(change, title) {
-  const seen = await act(() => change({ dryRun: true }), (it) => `Now: ${words(it.before)}. After: ${words(it.after)}.`);
-  if (!seen) return;
-  const text = html`<p>Now: ${words(seen.before)}.</p><p>After: ${words(seen.after)}.</p>${seen.effect && html`<p>${effect(seen.effect)}</p>`}`;
-  if (await confirm({ title, text, yes: 'Apply' })) await act(() => change({}, seen.epoch), 'Override changed. Undo it in the same place.');
+/** Whether a pause without a control concerns the runs of a gate. @param {Record<string, any>} pause @param {Record<string, any>} target of the gate */
+function concerns(pause, target) {
+  if (pause.control !== undefined) return false;
+  if (pause.path !== undefined && pause.path !== target.path) return false;
+  if (pause.keyPrefix !== undefined) return String(target.key ?? '').startsWith(pause.keyPrefix);
+  return pause.key === undefined || String(pause.key) === String(target.key);
 }
 
-/** @param {{ gate: Gate & { overrides?: Override[], overrideTarget?: Record<string, any> } }} props */
+/** Overrides of a gate, and pauses of the first starts of its runs, which close other gates. @param {Gate} gate @returns {Override[]} */
+function useOverrides(gate) {
+  const target = gate.overrideTarget;
+  const fetched = useFetched(target ? '/overrides' : null, target?.pool ? { pool: target.pool } : { app: target?.app, workflow: target?.workflow });
+  const listed = /** @type {Override[]} */ (fetched.value?.overrides ?? []);
+  const own = gate.overrides ?? [];
+  const is = (/** @type {Override} */ a) => (/** @type {Override} */ b) => JSON.stringify(a.target) === JSON.stringify(b.target);
+  const others = listed.filter((it) => target && concerns(it.target, target) && !own.some(is(it)));
+  return [...own.map((it) => ({ ...it, drained: listed.find(is(it))?.drained })), ...others];
+}
+
+/** @param {{ gate: Gate }} props */
 export function Overrides({ gate }) {
-  const { overrides = [], overrideTarget: target } = gate;
-  const [limit, setLimit] = useState('');
-  const [reason, setReason] = useState('');
+  const overrides = useOverrides(gate);
+  const [form, setForm] = useState(/** @type {import('./change.mjs').Kind | ''} */ (''));
+  const target = gate.overrideTarget;
   if (!target) return null;
-  const body = (/** @type {Record<string, unknown>} */ fields, /** @type {Record<string, any>} */ of, /** @type {number | undefined} */ ifEpoch) =>
-    ({ target: of, ...fields, reason: reason || undefined, ifEpoch });
-  const set = (/** @type {Record<string, unknown>} */ fields, /** @type {Record<string, any>} */ of, /** @type {string} */ title) =>
-    previewed((query, ifEpoch) => put('/overrides', body(fields, of, ifEpoch), query), title);
-  const remove = (/** @type {Record<string, any>} */ of) => previewed((query, ifEpoch) => del('/overrides', { target: of, ifEpoch }, query), 'Remove the override?');
+  const remove = (/** @type {Record<string, any>} */ of, title = 'Remove the override?') =>
+    previewed((query, ifEpoch) => del('/overrides', { target: of, ifEpoch }, query), title);
   const undo = (/** @type {Record<string, any>} */ of) => previewed((query, ifEpoch) => post('/overrides/undo', { target: of, ifEpoch }, query), 'Undo the latest change?');
-  const of = starts(target);
   const paused = overrides.find((it) => it.paused);
-  const pauses = target.pool ? ['Pause all entries into the pool?', 'Pause pool'] : ['Pause first starts?', 'Pause starts'];
+  const kinds = /** @type {[import('./change.mjs').Kind, string][]} */ ([
+    target.control && ['limit', 'Change limit'],
+    !paused && ['pause', target.pool ? 'Pause pool' : 'Pause starts'],
+    target.control !== 'rateLimit' && ['close', 'Close until'],
+    target.control !== 'rateLimit' && ['purge', 'Purge queue'],
+  ].filter(Boolean));
   return html`<section aria-label="Overrides"><h3>Overrides</h3>
-    ${overrides.length === 0 && html`<p class="faint">None: the definition's limit applies.</p>`}
-    ${overrides.map((it) => html`<p key=${JSON.stringify(it.target)}><b>${words(it)}</b> for ${whom(it.target)}${it.author && ` by ${it.author}`}, set <${Time} at=${it.at} />${(it.closedUntil ?? it.expiresAt) && html`, until <${Time} at=${it.closedUntil ?? it.expiresAt} />`}${it.reason && `: ${it.reason}`}
+    ${overrides.length === 0 && html`<p class="faint">None: the definition applies.</p>`}
+    ${overrides.map((it) => html`<p key=${JSON.stringify(it.target)}><${Badge} tone=${it.paused || it.closedUntil ? 'bad' : 'accent'}>${words(it)}</${Badge}> ${whom(it.target)}${it.author && ` · by ${it.author}`}${it.reason && ` · ${it.reason}`}
+      <span class="faint"> · set <${Time} at=${it.at} />${(it.closedUntil ?? it.expiresAt) ? html` · ends <${Until} at=${it.closedUntil ?? it.expiresAt} />` : ' · no end'}${it.drained !== undefined && (it.drained ? ' · drained' : ' · not drained yet')}</span>
       ${' '}<button type="button" class="quiet" onClick=${() => undo(it.target)}>Undo</button>
       <button type="button" class="quiet" onClick=${() => remove(it.target)}>Remove</button></p>`)}
-    <p class="actions">
-      <input aria-label="Reason" placeholder="reason" value=${reason} onInput=${(/** @type {any} */ e) => setReason(e.target.value)} />
-      ${target.control && html`<input aria-label="New limit" type="number" min="1" placeholder="limit" value=${limit} onInput=${(/** @type {any} */ e) => setLimit(e.target.value)} />
-      <button type="button" disabled=${!(Number(limit) >= 1)} onClick=${() => set({ limit: Number(limit) }, target, 'Override the limit?')}>Set limit</button>`}
-      ${paused ? html`<button type="button" onClick=${() => remove(paused.target)}>Resume</button>`
-        : html`<button type="button" onClick=${() => set({ paused: true }, of, pauses[0])}>${pauses[1]}</button>`}
-    </p></section>`;
+    ${form ? html`<${ChangeForm} key=${form} kind=${form} ...${{ gate, target, overrides }} done=${() => setForm('')} />`
+      : html`<p class="actions">
+        ${kinds.map(([kind, text]) => html`<button type="button" onClick=${() => setForm(kind)}>${text}</button>`)}
+        ${paused && html`<button type="button" onClick=${() => remove(paused.target, 'Resume?')}>Resume</button>`}
+        ${overrides.length === 0 && html`<button type="button" title="restores the override before the latest change of this key" onClick=${() => undo(target.control || target.pool ? target : startsOf(target))}>Undo latest change</button>`}
+      </p>`}</section>`;
 }

@@ -6,7 +6,7 @@ import { RunLink } from '../../ui/link.mjs';
 import { Badge } from '../../ui/state.mjs';
 import { Table } from '../../ui/table.mjs';
 import { Took, Until } from '../../ui/time.mjs';
-import { idOf, kindOf } from './gate.mjs';
+import { idOf, kindOf, shutOf, takenOf } from './gate.mjs';
 import { Key, Of } from './label.mjs';
 
 /** @typedef {import('./gate.mjs').Gate} Gate */
@@ -24,7 +24,7 @@ function next(gate) {
 function inside(gate) {
   if (gate.pending !== undefined) return html`<span class="num">${count(gate.pending)}</span> <span class="faint">${gate.pending === 1 ? 'event' : 'events'}</span>`;
   if (kindOf(gate) === 'meter') return gate.burst ? html`<${Fill} value=${gate.tokens ?? 0} of=${gate.burst} label="left" tone="left" />` : '';
-  return gate.inside === undefined ? '' : html`<${Fill} value=${gate.inside} of=${gate.limit} label="inside" />`;
+  return gate.inside === undefined ? '' : html`<${Fill} value=${takenOf(gate)} of=${gate.limit} label=${gate.units === undefined ? 'inside' : 'units'} />`;
 }
 
 /** First queued runs. @param {string[]} ids */
@@ -33,7 +33,7 @@ const few = (ids) => html`${ids.slice(0, 2).map((id, i) => html`${i > 0 ? ' ' : 
 const COLUMNS = /** @type {import('../../ui/table.mjs').Column[]} */ ([
   { name: 'Gate', of: (gate) => html`<${Badge} tone="accent">${gate.control}</${Badge}> <span class="cell of"><${Of} gate=${gate} /></span>` },
   { name: 'Key', of: (gate) => html`<span class="cell key"><${Key} gate=${gate} /></span>` },
-  { name: 'Limit', of: (gate) => html`<span class="soft" title=${gate.letsIn}>${letsIn(gate)}</span>` },
+  { name: 'Limit', of: (gate) => html`<span class="soft" title=${gate.letsIn}>${shutOf(gate) ? html`<b class="shut">${shutOf(gate)}</b>` : letsIn(gate)}</span>` },
   { name: 'Inside', title: 'runs inside and the limit; for a meter the tokens left; for a window or buffer its events', of: inside },
   { name: 'Queued', num: true, of: (gate) => (gate.line?.count ? html`<b>${count(gate.line.count)}${gate.line.atLeast ? '+' : ''}</b>` : html`<span class="faint">0</span>`) },
   { name: 'Next in queue', hide: true, of: (gate) => few(gate.line?.first ?? []) },

@@ -11,6 +11,7 @@ import { say } from '../../ui/toast.mjs';
 const LABELS = /** @type {Record<string, string>} */ ({
   limit: 'limit', perMs: 'per, ms', burst: 'burst', periodMs: 'period, ms', maxWaitMs: 'max wait, ms',
   maxSize: 'max size', timeoutMs: 'timeout, ms', maxBytes: 'max bytes', shiftMs: 'shift, ms',
+  startWithinMs: 'start within, ms', withinMs: 'within, ms', 'queue.maxWaiting': 'max waiting',
 });
 
 /** Copy of a definition with other numbers in one control. @param {any} definition @param {Control} control @param {Record<string, string>} given */
@@ -20,20 +21,24 @@ function changed(definition, { at, numbers }, given) {
   delete next.version;
   const it = at.reduce((part, name) => part[name], next);
   for (const name of numbers) {
-    if (given[name] === '') delete it[name];
-    else it[name] = number(given[name]);
+    const [part, inner] = name.split('.');
+    if (given[name] === '') delete it[part];
+    else it[part] = inner ? { ...it[part], [inner]: number(given[name]) } : number(given[name]);
   }
   return next;
 }
 
+/** Number of a control as text; of an inner field by `part.inner`. @param {any} it @param {string} name */
+const valueAt = (it, name) => String(name.split('.').reduce((part, field) => part?.[field], it) ?? '');
+
 /** Form that changes the numbers of a control. @param {{ control: Control, workflow: any, done: () => void, close: () => void }} props */
 export function Change({ control, workflow, done, close }) {
   const { it, numbers, needed, at } = control;
-  const [given, setGiven] = useState(() => Object.fromEntries(numbers.map((name) => [name, String(it[name] ?? '')])));
+  const [given, setGiven] = useState(() => Object.fromEntries(numbers.map((name) => [name, valueAt(it, name)])));
   const [refused, setRefused] = useState(/** @type {any} */ (null));
   const [busy, setBusy] = useState(false);
   const next = changed(workflow.definition, control, given);
-  const same = numbers.every((name) => given[name] === String(it[name] ?? ''));
+  const same = numbers.every((name) => given[name] === valueAt(it, name));
   const field = at[0] ?? numbers[0];
   const preview = controlsOf({ [field]: next[field] }, table.value).find((one) => one.at.join() === at.join());
   /** @param {Event} event */
@@ -52,7 +57,7 @@ export function Change({ control, workflow, done, close }) {
   }
   return html`<form class="change-form" onSubmit=${submit}>
     <div class="filters">${numbers.map((name, i) => html`<label class="field"><span>${LABELS[name] ?? name}</span>
-      <input type="number" min=${name === 'shiftMs' ? undefined : 1} step="1" autofocus=${i === 0} required=${needed.includes(name)} value=${given[name]} placeholder="not set"
+      <input type="number" min=${name === 'shiftMs' ? undefined : name === 'queue.maxWaiting' ? 0 : 1} step="1" autofocus=${i === 0} required=${needed.includes(name)} value=${given[name]} placeholder="not set"
         onInput=${(/** @type {any} */ event) => setGiven({ ...given, [name]: event.target.value })} />
       <span class="hint">${name.endsWith('Ms') && given[name] ? lasting(Number(given[name])) : ' '}</span></label>`)}</div>
     <p class="preview"><span class="faint">After release: </span><b>${preview?.sentence}.</b></p>

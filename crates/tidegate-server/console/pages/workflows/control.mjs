@@ -4,6 +4,7 @@ import { useFetched } from '../../lib/data.mjs';
 import { count, plural } from '../../lib/format.mjs';
 import { busiest } from '../../lib/live.mjs';
 import { go, to } from '../../lib/route.mjs';
+import { Pool } from '../../ui/pool.mjs';
 import { Badge } from '../../ui/state.mjs';
 import { useFound } from '../gates/find.mjs';
 import { gateAddress, idOf, isBusy } from '../gates/gate.mjs';
@@ -28,13 +29,14 @@ export function ControlCard({ control, workflow, folding, changeable, again }) {
   const { control: name, it, sentence, numbers } = control;
   const has = table.value.gates.includes(name) && it.policy !== 'allow' && name !== 'idempotency';
   const { app, name: of } = workflow;
-  const fetched = useFetched(has ? '/gates' : null, { app, workflow: of, control: name, limit: LOOKED });
+  const whose = it.pool ? { pool: it.pool } : { app, workflow: of };
+  const fetched = useFetched(has ? '/gates' : null, { ...whose, control: name, limit: LOOKED });
   // The gate of a limit without a key is listed after the gates of all keys, so it may not be on
   // the first page.
-  const behind = name === 'concurrency' && it.key === undefined && control.at.length > 1;
+  const behind = !it.pool && name === 'concurrency' && it.key === undefined && control.at.length > 1;
   const whole = useFound(behind && fetched.value?.next ? { app, workflow: of, control: name, key: '(whole)' } : null, (gate) => mine(control, gate));
   /** @type {Map<string, Gate>} */
-  const known = new Map(busiest.value.filter((gate) => gate.app === app && gate.workflow === of && gate.control === name).map((gate) => [idOf(gate), gate]));
+  const known = new Map(busiest.value.filter((gate) => (it.pool ? gate.pool === it.pool : gate.app === app && gate.workflow === of) && gate.control === name).map((gate) => [idOf(gate), gate]));
   for (const gate of useLinger(fetched.value?.gates ?? NONE, of)) known.set(idOf(gate), gate);
   if (whole.gate) known.set(idOf(whole.gate), whole.gate);
   const gates = [...known.values()].filter((gate) => mine(control, gate));
@@ -43,17 +45,19 @@ export function ControlCard({ control, workflow, folding, changeable, again }) {
     <div class="head-line"><${Badge} tone="accent">${name === 'policy' ? `policy ${it.policy}` : name}</${Badge}>
       ${changeable && numbers.length > 0 && !changes && html`<button type="button" class="change" onClick=${() => setChanges(true)} aria-label=${`Change ${name}`}>Change</button>`}</div>
     ${!changes && html`<p class="lead">${sentence}.</p>`}
+    ${it.pool && html`<${Pool} name=${it.pool} control=${name} />`}
     ${changes && html`<${Change} ...${{ control, workflow }} done=${() => { setChanges(false); again(); }} close=${() => setChanges(false)} />`}
     ${has && html`<p class="soft num">${whole.looking ? 'Loading the gate …' : told(name, gates, folding, Boolean(fetched.value?.next) && !behind)}</p>`}
     ${shown.length > 0 && html`<${Lanes} gates=${shown} label=${`Gates: ${sentence}`} chosen=${null} brief workflows=${[workflow]} open=${(/** @type {Gate} */ gate) => go(gateAddress(gate))} />
 `}
-    ${gates.length > 0 && html`<p class="faint"><a href=${to('gates', { control: name, workflow: of, app: app === 'default' ? undefined : app })}>${gates.length > shown.length ? `Show all ${fetched.value?.next ? '' : `${count(gates.length)} `}gates` : 'Show in Gates'}</a></p>`}
+    ${gates.length > 0 && html`<p class="faint"><a href=${to('gates', it.pool ? { control: name, pool: it.pool } : { control: name, workflow: of, app: app === 'default' ? undefined : app })}>${gates.length > shown.length ? `Show all ${fetched.value?.next ? '' : `${count(gates.length)} `}gates` : 'Show in Gates'}</a></p>`}
     ${name === 'idempotency' && html`<p class="faint"><a href=${to('gates', { control: name, workflow: of, app: app === 'default' ? undefined : app })}>Show claimed keys</a></p>`}
   </div>`;
 }
 
 /** Whether a gate belongs to this one of several limits, which differ by their key path. @param {Control} control @param {Gate} gate */
 function mine({ control, it }, gate) {
+  if (it.pool || gate.pool) return gate.pool === it.pool;
   if (control !== 'concurrency') return true;
   const path = Array.isArray(it.key) ? it.key.join('.') : (it.key ?? '');
   return (gate.slot ?? '') === path;
@@ -86,6 +90,8 @@ function told(name, gates, folding, more) {
   const keys = gates.length === 1 ? '' : more ? ` in the first ${count(gates.length)} keys` : ` across ${plural(gates.length, 'key')}`;
   if (name === 'rateLimit') return `${plural(gates.filter((it) => (it.tokens ?? 0) === 0).length, 'key')} of ${count(gates.length)}${more ? ' or more' : ''} exhausted.`;
   if (name === 'throttle') return `${count(line)} queued${keys}.`;
-  const limit = gates.length === 1 && gates[0].limit !== undefined ? ` of ${count(gates[0].limit)}` : '';
-  return `${count(inside)}${limit} inside, ${count(line)} queued${keys}.`;
+  const only = gates.length === 1 ? gates[0] : null;
+  const limit = only?.limit === undefined ? '' : ` of ${count(only.limit)}`;
+  const taken = only?.units === undefined ? `${count(inside)}${limit} inside` : `${count(only.units)}${limit} units taken by ${plural(inside, 'run')}`;
+  return `${taken}, ${count(line)} queued${keys}.`;
 }

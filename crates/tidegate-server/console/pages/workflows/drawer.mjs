@@ -4,7 +4,7 @@ import { table } from '../../lib/controls.mjs';
 import { useFetched } from '../../lib/data.mjs';
 import { count } from '../../lib/format.mjs';
 import { setQuery, to } from '../../lib/route.mjs';
-import { controlsOf } from '../../ui/controls.mjs';
+import { controlsOf, lasting } from '../../ui/controls.mjs';
 import { Drawer } from '../../ui/drawer.mjs';
 import { Stale, notYet } from '../../ui/empty.mjs';
 import { Json } from '../../ui/json.mjs';
@@ -42,6 +42,8 @@ function Body({ workflow, again }) {
     <dl class="pairs">
       <dt>Triggers</dt><dd><${Triggers} workflow=${workflow} /></dd>
       <dt>Handler</dt><dd>${workflow.url ? html`<code>${workflow.url}</code>` : html`in process, on engines that register this workflow`}</dd>
+      ${definition?.onTooMany && html`<dt>On 429 or 503</dt><dd>closes <code>${definition.onTooMany.close}</code> until the time in <code>Retry-After</code>, for at most ${lasting(definition.onTooMany.maxCloseMs ?? 900_000)}</dd>`}
+      ${(definition?.waitsFor ? [definition.waitsFor].flat() : []).map((/** @type {any} */ it) => html`<dt>Keeps</dt><dd>events <code>${it.event}</code> from the admission on, for a later wait</dd>`)}
       <dt>Links</dt><dd><a href=${to('runs', of)}>Runs</a> · <a href=${to('gates', of)}>Gates</a> · <a href=${to('try', flow ? { flow, action: definition.name } : { name: events(workflow)[0] })}>Try it</a>${
         flow ? html` · <a href=${to('flows', { open: flow })}>Flow ${flow}</a>` : ''}</dd>
     </dl>

@@ -81,8 +81,8 @@ async fn requests_are_deferred() {
     let (_, page) = server.get("/deferred").await;
     assert_eq!(page["deferred"].as_array().map(Vec::len), Some(1), "{page}");
     assert_eq!(page["deferred"][0]["requestId"], run);
-    let path = format!("{path}?wait=30000");
-    let waiting = server.post(&path, json!({ "delayMs": 200 }));
+    let waits = format!("{path}?wait=30000");
+    let waiting = server.post(&waits, json!({ "delayMs": 200 }));
     let (status, ended) = tokio::time::timeout(Duration::from_secs(30), waiting).await.unwrap();
     assert_eq!((status, &ended["state"]), (StatusCode::OK, &json!("completed")), "{ended}");
     let (status, cancelled) = server.post(&format!("/deferred/{run}/cancel"), "").await;

@@ -358,7 +358,9 @@ impl Twin {
         let unknown: Vec<RunId> =
             seen.by_rank.iter().filter(|id| self.name(**id).is_none()).copied().collect();
         let states = self.reference.states();
-        let there = |run: &Ordinal| states[*run] != "none" && !self.ids.contains_key(run);
+        // A deferred run that was replaced in the sweep that delivered it is seen by neither side.
+        let unseen = ["none", "completed", "failed", "cancelled"];
+        let there = |run: &Ordinal| !unseen.contains(&states[*run]) && !self.ids.contains_key(run);
         let mut runs: Vec<Ordinal> = (0..states.len()).filter(there).collect();
         runs.sort_by_key(|run| self.reference.rank(*run));
         self.learn(&unknown, &runs);

@@ -121,8 +121,13 @@ pub(super) fn i17(look: &Look<'_>, history: &History) -> Checked {
                 look.plan.specs.iter().any(|spec| {
                     spec.versions.iter().any(|(controls, _)| controls.debounce.is_some())
                 });
-            let sorted =
-                debounced || carried.windows(2).all(|two| two[0].event.seq < two[1].event.seq);
+            // A deferred event has the number of its delivery.
+            let number = |seq: Seq| match look.state.row(&RowKey::Event(seq)) {
+                Some(Row::Event(event)) => event.number(),
+                _ => seq,
+            };
+            let in_order = |two: &[&Item]| number(two[0].event.seq) < number(two[1].event.seq);
+            let sorted = debounced || carried.windows(2).all(in_order);
             if !sorted || delta.before.is_some() {
                 return Err(format!("the batch of run {run} is out of order: {carried:?}"));
             }

@@ -79,9 +79,10 @@ async fn one_by_one(seed: u64) {
     while done < MOVES {
         let moves = chance.group();
         done += moves.len();
+        // The estimate of a turn in a fair queue counts the runs before it as they are read.
         let answer = [
-            ("one by one", step(&mut apart, &moves, false).await),
-            ("together", step(&mut together, &moves, true).await),
+            ("one by one", without_estimates(step(&mut apart, &moves, false).await)),
+            ("together", without_estimates(step(&mut together, &moves, true).await)),
         ];
         agree(seed, &format!("the answers to operations up to {done} differ: {moves:?}"), &answer);
         let states = [("one by one", apart.states().await), ("together", together.states().await)];
@@ -100,6 +101,17 @@ async fn step(player: &mut Player, moves: &[Move], together: bool) -> Vec<String
     }
     player.wait(&moves[0]).await;
     Vec::new()
+}
+
+/// Removes the times of `startAt`, which are estimates (spec M1).
+fn without_estimates(answers: Vec<String>) -> Vec<String> {
+    let estimate = "start_at: Some(";
+    let without = |answer: String| {
+        let mut parts = answer.split(estimate);
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |out, part| out + estimate + part.trim_start_matches(|c| c != ')'))
+    };
+    answers.into_iter().map(without).collect()
 }
 
 /// Fails if the texts of the stores differ. Prints the first line that differs, and the command

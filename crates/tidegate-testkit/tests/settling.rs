@@ -169,8 +169,10 @@ impl Table {
     async fn new(seed: u64) -> Self {
         let clock = Arc::new(ManualClock::new(Timestamp::from_ms(1_800_000_000_000)));
         let world = World::new(Arc::new(MemoryStore::new(clock.clone())), clock);
+        let number = |it: i128| u64::try_from(it).expect("small");
         let throttle = LIMITS.map(|it| {
-            json!({ "limit": it.limit as u64, "perMs": it.per_ms as u64, "burst": it.burst as u64 })
+            let (limit, per_ms, burst) = (number(it.limit), number(it.per_ms), number(it.burst));
+            json!({ "limit": limit, "perMs": per_ms, "burst": burst })
         });
         world.put_pool(json!({ "name": "api", "throttle": throttle })).await;
         let uses = json!({ "pool": "api", "cost": "n" });

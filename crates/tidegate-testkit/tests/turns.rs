@@ -94,8 +94,13 @@ struct Book {
 
 impl Book {
     fn new(variant: Variant, dice: &mut Dice) -> Self {
-        let weight =
-            |_| if variant.weighted { [1, 2, 7, 100, 1000][dice.below(5) as usize] } else { 1 };
+        let weight = |_| {
+            if variant.weighted {
+                [1, 2, 7, 100, 1000][usize::try_from(dice.below(5)).expect("few")]
+            } else {
+                1
+            }
+        };
         let weights: Vec<u64> = (0..=TENANTS).map(weight).collect();
         Self {
             variant,

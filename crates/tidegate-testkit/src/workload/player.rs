@@ -457,10 +457,11 @@ impl Player {
 /// Epochs count transactions (ADR 22), so they differ with the number of commands in one.
 fn without_epoch(answer: &Answered) -> Answered {
     let mut answer = answer.clone();
-    match &mut answer {
-        Ok(Answer::Overridden(overridden)) => overridden.epoch = 0,
-        Ok(Answer::Purged(purged)) => purged.epoch = 0,
-        _ => {}
+    if let Ok(Answer::Overridden(overridden)) = &mut answer {
+        overridden.epoch = 0;
+    }
+    if let Ok(Answer::Purged(purged)) = &mut answer {
+        purged.epoch = 0;
     }
     answer
 }

@@ -145,10 +145,11 @@ impl Twin {
             return Ok(());
         }
         let of_control = |control: &str| goal.world["control"] == control;
-        match change {
-            Change::Limit(_) if !of_control("concurrency") => return Ok(()),
-            Change::Burst(_) if !of_control("throttle") => return Ok(()),
-            _ => {}
+        let (limits, bursts) = (of_control("concurrency"), of_control("throttle"));
+        if matches!(change, Change::Limit(_)) && !limits
+            || matches!(change, Change::Burst(_)) && !bursts
+        {
+            return Ok(());
         }
         let now = self.reference.now();
         let after = |ms: u64| self.world.now().plus_ms(ms);

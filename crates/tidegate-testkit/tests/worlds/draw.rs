@@ -187,9 +187,8 @@ fn flow() -> impl Strategy<Value = Vec<Value>> {
             }
             if policy.get("policy") == Some(&json!("debounce")) {
                 // A newer request with other keys may have another number of gates of a pool.
-                let limits = action["concurrency"].as_array_mut();
                 let mut pools = 0;
-                for limits in limits {
+                if let Some(limits) = action["concurrency"].as_array_mut() {
                     limits.retain(|it| {
                         pools += usize::from(it.get("pool").is_some());
                         it.get("pool").is_none() || pools == 1

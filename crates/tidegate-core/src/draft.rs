@@ -632,9 +632,14 @@ impl Draft {
         found.keys.iter().filter_map(now).collect()
     }
 
+    /// Whether this draft may have changed rows of a kind.
+    pub fn has_written(&self, kind: RowKind) -> bool {
+        self.kinds.contains(&kind)
+    }
+
     /// Returns the rows that this draft has written, from one key to another of the same kind.
     pub fn written(&self, from: RowKey, to: RowKey) -> impl Iterator<Item = &Row> {
-        let any = self.kinds.contains(&from.kind());
+        let any = self.has_written(from.kind());
         let changed = any.then(|| self.changed.range(from..=to)).into_iter().flatten();
         changed.filter_map(|(_, changed)| changed.row())
     }

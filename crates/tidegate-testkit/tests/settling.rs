@@ -3,7 +3,7 @@
 //!
 //! The test has a ledger of its own, in whole numbers: how many units are used at each limit of the
 //! pool's throttle. After each operation it must equal the meters of the store, exactly. At the end
-//! the bound of L10 is checked over every interval, from the times at which units were reserved and
+//! the bound of spec L10 is checked over every interval, from the times at which units were reserved and
 //! settled.
 //!
 //! `TIDEGATE_TEST_FULL` settles one million uses, `TIDEGATE_TEST_SEED` repeats the random choices.

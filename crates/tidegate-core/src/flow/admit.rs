@@ -17,7 +17,9 @@ use crate::{
     catalog::Limit,
     draft::{Decided, Draft, QUEUE_COUNTED, Stop},
     id::RunId,
-    row::{Class, Gate, GateKey, GateState, Given, Phase, PlannedGate, Rank, Run, Source, Span},
+    row::{
+        Class, Gate, GateKey, GateState, Given, Phase, Place, PlannedGate, Rank, Run, Source, Span,
+    },
     run::{
         end::{self, Replaced},
         listen, wait,
@@ -206,8 +208,8 @@ fn standing(draft: &Draft, id: RunId) -> Decided<Verdict, Verdict> {
         draft.expect_length(&need.gate, QUEUE_COUNTED);
     }
     match (run.phase, run.plan.get(run.entered)) {
-        (Phase::Queued { .. }, Some(need)) => {
-            let start_at = own_turn(draft, id, need)?;
+        (Phase::Queued { place, .. }, Some(need)) => {
+            let start_at = own_turn(draft, id, place, need)?;
             Ok(Verdict::Queued { run: id, by: By::gate(&need.gate), start_at })
         }
         _ => Ok(Verdict::Started { run: id }),
@@ -215,7 +217,16 @@ fn standing(draft: &Draft, id: RunId) -> Decided<Verdict, Verdict> {
 }
 
 /// Returns when the turn of a run in a throttle's queue is due, as `why` does.
-fn own_turn(draft: &Draft, id: RunId, need: &PlannedGate) -> Decided<Option<Timestamp>, Verdict> {
+fn own_turn(
+    draft: &Draft,
+    id: RunId,
+    place: Place,
+    need: &PlannedGate,
+) -> Decided<Option<Timestamp>, Verdict> {
+    // Where values take turns, runs that come later may be served before it.
+    if place.is_shared() {
+        return Ok(None);
+    }
     let PlannedGate { gate: key, costs, .. } = need;
     let (Some(gate), Some(scope)) = (draft.gate(key)?, key.scope()) else { return Ok(None) };
     let limit = draft.catalog(&scope.ws)?.limit(&scope, gate.state.numbers());

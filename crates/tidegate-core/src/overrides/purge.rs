@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Limited, OverrideRefusal, Target, check_epoch, check_target, refused};
 use crate::{
-    draft::{Decided, Draft},
+    draft::{Decided, Draft, Stop},
     id::ChoreId,
     observe,
-    row::{BulkFilter, BulkWhat, Workspace},
+    row::{BulkFilter, BulkWhat, RowKind, Workspace},
     run::chore,
 };
 
@@ -51,6 +51,10 @@ pub fn purge(
     if target.position != 0 {
         let problem = "leave out `position`: limits with one key share one queue".to_owned();
         return refused(OverrideRefusal::BadTarget(problem));
+    }
+    if draft.has_written(RowKind::Run) {
+        // Runs that an earlier command of the transaction has queued are counted in the next one.
+        return Err(Stop::Full);
     }
     let (waiting, at_least) = observe::overrides::waiting(draft, ws, &target)?;
     let named = |name: &String| Some(name.clone()).filter(|name| !name.is_empty());

@@ -308,13 +308,13 @@ async fn a_bad_pool_names_the_field_the_value_and_the_rule() {
         (
             r#"{"concurrency": {"pool": "p"}}"#,
             "concurrency.pool",
-            "is not known: known are `limit`, `key`, `span`, `fair`",
+            "is not known: known are `limit`, `key`, `span`, `fair`, `adaptive`",
         ),
         (r#"{"concurrency": {"limit": 0}}"#, "concurrency.limit", "must be at least 1, got 0"),
         (
             r#"{"concurrency": {"limit": 5, "cost": 2}}"#,
             "concurrency.cost",
-            "is not known: known are `limit`, `key`, `span`, `fair`",
+            "is not known: known are `limit`, `key`, `span`, `fair`, `adaptive`",
         ),
         (
             r#"{"concurrency": {"limit": {"from": "a", "min": 1, "max": 2}}}"#,

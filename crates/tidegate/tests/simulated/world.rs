@@ -419,9 +419,16 @@ impl Inner {
             };
             let pool = plan.pools.iter().find(|pool| scope.pool() == Some(pool.name));
             let limit = match plan.spec(&scope.name) {
-                _ if pool.is_some() => pool.map(|pool| pool.limit),
-                // A limit from data may have been lowered after the run entered.
-                Some(spec) => spec.version(1).0.limit(scope.class, &scope.slot, Some(u32::MAX)),
+                // An adaptive limit, or one from data, may have been lowered after the run entered.
+                _ if pool.is_some() => {
+                    pool.map(|pool| pool.adaptive.map_or(pool.limit, |range| range.max))
+                }
+                Some(spec) => {
+                    let controls = &spec.version(1).0;
+                    let adaptive = controls.adaptive(scope.class, &scope.slot);
+                    let limit = controls.limit(scope.class, &scope.slot, Some(u32::MAX));
+                    adaptive.map(|range| range.max).or(limit)
+                }
                 None => Some(1),
             };
             let inside = self.running.iter().filter(|(_, gates)| gates.contains(gate)).count();

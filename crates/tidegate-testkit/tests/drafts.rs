@@ -85,11 +85,10 @@ fn check_batch(
     if let ([(Command::Post { .. }, _)], [Some(Ok(Answer::Posted(posted)))]) = (commands, answers) {
         let refused = |outcome: &tidegate_core::event::Outcome| outcome.verdict.run().is_none();
         // An event that comes after the deadline of a fold flushes it, also if it is refused.
-        // One that matches `cancelOn` ends a run.
-        let flushes = keys.iter().any(is_fold);
-        let cancels = keys.iter().any(|key| matches!(key, RowKey::Wait(..)));
-        if !flushes
-            && !cancels
+        // One that matches `cancelOn` ends a run, and a deferred one leaves a chore.
+        let does_more =
+            |key: &RowKey| is_fold(key) || matches!(key, RowKey::Wait(..) | RowKey::Chore(_));
+        if !keys.iter().any(does_more)
             && posted.iter().all(|it| it.woke == 0 && it.runs.iter().all(refused))
         {
             let only = keys.iter().all(is_record);

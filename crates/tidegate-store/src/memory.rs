@@ -248,10 +248,8 @@ impl View<'_> {
         let by_key = |matches: bool| matches.then_some(BY_KEY);
         match (scan, row) {
             (Scan::Queue(key) | Scan::QueueTier(key, _) | Scan::QueueEnd(key), Row::Run(run)) => {
-                let in_tier = |place: Place| match scan {
-                    Scan::QueueTier(_, tier) => place.tier == *tier,
-                    _ => true,
-                };
+                let tier = if let Scan::QueueTier(_, tier) = scan { Some(*tier) } else { None };
+                let in_tier = |place: Place| tier.is_none_or(|tier| place.tier == tier);
                 match (run.phase, self.gate_id(key)?) {
                     (Phase::Queued { gate, place }, id) if gate == id && in_tier(place) => {
                         Some((place.tier, place.rank.at.micros(), place.rank.seq.0))

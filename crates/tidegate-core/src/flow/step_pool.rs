@@ -33,8 +33,8 @@ use crate::{
     json::Payload,
     key::{Key, Path},
     row::{
-        Costs, GateKey, GateState, Hold, Phase, PlannedGate, RowNumbers, Run, RunError, Scope,
-        ShareOf, Span, Wait, WaitOn,
+        Class, Costs, GateKey, GateState, Hold, Phase, PlannedGate, RowNumbers, Run, RunError,
+        Scope, ShareOf, Span, Wait, WaitOn,
     },
     time::Timestamp,
 };
@@ -282,12 +282,13 @@ pub(crate) fn leave<E>(
             for (calls, succeeded) in calls {
                 adaptive::leave_step(draft, &mut gate, calls, succeeded)?;
             }
-            match &mut gate.state {
-                GateState::Slots(slots) if left > 0 => {
-                    let holds = slots.holders.iter_mut().filter(|hold| hold.run == run.id);
-                    holds.for_each(|hold| hold.cost = left);
-                }
-                state => gate::leave(state, run.id),
+            if let GateState::Slots(slots) = &mut gate.state
+                && left > 0
+            {
+                let holds = slots.holders.iter_mut().filter(|hold| hold.run == run.id);
+                holds.for_each(|hold| hold.cost = left);
+            } else {
+                gate::leave(&mut gate.state, run.id);
             }
             draft.put(gate);
         }
@@ -306,7 +307,7 @@ pub(crate) fn leave<E>(
 /// already, it takes more units (spec L5), and the run keeps its value there.
 fn plan(run: &mut Run, step: &str, need: &Need) {
     let Need { gate, costs, share } = need;
-    let is_turn = gate.class().is_some_and(|class| class.is_throttle());
+    let is_turn = gate.class().is_some_and(Class::is_throttle);
     let same = |need: &&mut PlannedGate| !is_turn && need.gate == *gate;
     if let Some(need) = run.plan.iter_mut().find(same) {
         need.costs = need.costs.plus(costs, 1);

@@ -79,8 +79,8 @@ pub(super) const CONTROL: Control = Control {
         meter::limit(&definition.map(metered).unwrap_or_default(), &scope.slot, numbers)
     },
     fair: |definition, scope| {
-        let of_gate = definition.throttle.iter().filter(|it| slot(it) == scope.slot);
-        of_gate.filter_map(|it| it.fair.as_ref()).next()
+        let mut of_gate = definition.throttle.iter().filter(|it| slot(it) == scope.slot);
+        of_gate.find_map(|it| it.fair.as_ref())
     },
     ..Control::NONE
 };

@@ -160,13 +160,12 @@ fn is_empty<E>(
         };
         ranges.map(bytes).collect()
     };
-    let is_inside = |row: &&Row| match row {
-        Row::Run(run) => run.started && target.has_run(run),
-        Row::Gate(gate) => {
+    let is_inside = |row: &&Row| {
+        if let Some(gate) = row.as_gate() {
             let own = gate.key.scope().is_some_and(|scope| target.is_in(&scope));
-            own && !gate::holders(gate).is_empty()
+            return own && !gate::holders(gate).is_empty();
         }
-        _ => false,
+        row.as_run().is_some_and(|run| run.started && target.has_run(run))
     };
     let (mut missing, mut inside, mut all) = (Missing::default(), false, true);
     for scan in scans {

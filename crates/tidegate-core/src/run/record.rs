@@ -352,7 +352,9 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
         // second time.
         wait::drop_one(draft, &mut run, step);
     }
-    succeeded.iter().for_each(|step| adaptive::succeed(&mut run, step));
+    for step in &succeeded {
+        adaptive::succeed(&mut run, step);
+    }
     if report.then == Then::Continue && !run.pausing {
         return go_on(draft, run, report, |step| succeeded.contains(step));
     }

@@ -39,10 +39,11 @@ pub fn look(row: &Row, now: Timestamp, stepped: bool) -> Option<(Timestamp, Comm
         (run.due()?, stepped && is_ahead(run, now), command)
     } else if let Row::Chore(chore) = row {
         let due = chore.due?;
-        let at_once = match &chore.work {
-            Work::Deliver(deferred) => stepped && delivery::is_too_far(due, deferred, now),
+        let at_once = if let Work::Deliver(deferred) = &chore.work {
+            stepped && delivery::is_too_far(due, deferred, now)
+        } else {
             // Unfinished work is always due, also if the clock has stepped back.
-            _ => !chore.is_over() && !chore.is_scheduled(),
+            !chore.is_over() && !chore.is_scheduled()
         };
         (due, at_once, Command::SweepChore { known: Box::new(chore.clone()) })
     } else {

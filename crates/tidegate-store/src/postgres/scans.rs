@@ -147,11 +147,10 @@ pub(super) type Line<'a> = (&'a GateKey, i64, i64, u32);
 
 /// Returns the part of a queue that a locking scan reads; none for any other scan.
 pub(super) fn line(scan: &Scan, limit: u32) -> Option<Line<'_>> {
-    match scan {
-        Scan::Queue(gate) => Some((gate, i64::MIN, i64::MAX, limit)),
-        Scan::QueueTier(gate, tier) => Some((gate, *tier, *tier, limit)),
-        _ => None,
+    if let Scan::Queue(gate) = scan {
+        return Some((gate, i64::MIN, i64::MAX, limit));
     }
+    if let Scan::QueueTier(gate, tier) = scan { Some((gate, *tier, *tier, limit)) } else { None }
 }
 
 /// Returns the parts of queues as four arrays.

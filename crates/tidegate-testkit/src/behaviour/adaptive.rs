@@ -360,10 +360,11 @@ pub async fn a_fixed_limit_stores_nothing(world: &World) {
     for row in world.dump().await {
         match row {
             Row::Run(run) => assert!(run.plan.iter().all(|need| need.calls.is_empty()), "{run:?}"),
-            Row::Gate(gate) => match gate.state {
-                GateState::Slots(slots) => assert_eq!(slots.adapted, None),
-                _ => {}
-            },
+            Row::Gate(gate) => {
+                if let GateState::Slots(slots) = gate.state {
+                    assert_eq!(slots.adapted, None);
+                }
+            }
             _ => {}
         }
     }

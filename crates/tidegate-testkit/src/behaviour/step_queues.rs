@@ -92,7 +92,7 @@ pub async fn a_parked_run_keeps_its_rank(world: &World) {
     world.park(&old, "ask", &gpu).await;
     finish(world, &first).await;
     let old = world.lease_one().await;
-    assert_eq!(old.started, true);
+    assert!(old.started);
     assert!(old.rank < world.live(user).await.unwrap().rank);
     finish(world, &old).await;
     assert_eq!(world.lease_one().await.id, user);

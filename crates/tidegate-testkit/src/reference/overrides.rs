@@ -164,24 +164,30 @@ impl Reference {
         }
         paths.into_iter().any(|path| {
             let target = Target::Starts(it.workflow.clone(), path.to_owned());
-            let key = self.key_by_path(run, path);
-            key.is_some_and(|key| {
+            self.has_path(run, path) && {
+                let key = self.key_by_path(run, path);
                 self.field(&target, key.as_deref(), Override::closing).unwrap_or(false)
-            })
+            }
         })
     }
 
-    /// Returns the key of a run at a path of its gates; none if it has no such gate.
-    fn key_by_path(&self, run: Ordinal, path: &str) -> Option<Option<String>> {
-        if path.is_empty() {
-            return Some(None);
-        }
+    /// Whether a run has a gate with a key at this path; the empty path is that of all runs.
+    fn has_path(&self, run: Ordinal, path: &str) -> bool {
+        path.is_empty() || self.place_of_path(run, path).is_some()
+    }
+
+    /// Returns the key of a run at a path of its gates.
+    fn key_by_path(&self, run: Ordinal, path: &str) -> Option<String> {
+        self.place_of_path(run, path)?.key.clone()
+    }
+
+    fn place_of_path(&self, run: Ordinal, path: &str) -> Option<&Place> {
         let of_path = |place: &Place| {
             let own = !place.control.starts_with("pool");
             own && place.control.split_once(' ').is_some_and(|(_, known)| known == path)
         };
         let mut places = self.runs[run].way.iter().map(|(_, place)| place);
-        places.find(|place| of_path(place)).map(|place| place.key.clone())
+        places.find(|place| !path.is_empty() && of_path(place))
     }
 
     /// Whether a run waits for the end of a pause: it has passed its run gates, and nothing more.

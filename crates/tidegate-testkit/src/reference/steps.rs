@@ -29,7 +29,7 @@ impl Reference {
     pub fn enter(&mut self, run: Ordinal, ask: &Ask<'_>) -> Entry {
         let (at, cost) = (ask.place(), ask.cost);
         let limit = self.limit_of_pool(&at);
-        let own = self.holds(run, &at).then(|| self.cost_at(run, &at)).unwrap_or(0);
+        let own = if self.holds(run, &at) { self.cost_at(run, &at) } else { 0 };
         if own + cost > limit {
             return Entry::Refused;
         }

@@ -95,7 +95,9 @@ impl Reference {
                 .copied()
                 .filter(|&run| !self.waits_at(run, &place))
                 .collect();
-            gone.into_iter().for_each(|run| self.withdraw(&place, run, false));
+            for run in gone {
+                self.withdraw(&place, run, false);
+            }
             if self.fair_at(&place).is_none() || !self.lines().contains_key(&place) {
                 self.turns_at.remove(&place);
             }

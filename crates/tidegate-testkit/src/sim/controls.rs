@@ -278,8 +278,8 @@ impl Controls {
     /// Returns the turns of a gate of this class and slot.
     pub fn fair(&self, class: Class, slot: &str) -> Option<Fair> {
         if class == Class::Throttle {
-            let of_gate = self.throttles().filter(|pace| pace.key.unwrap_or_default() == slot);
-            return of_gate.filter_map(|pace| pace.fair).next();
+            let mut of_gate = self.throttles().filter(|pace| pace.key.unwrap_or_default() == slot);
+            return of_gate.find_map(|pace| pace.fair);
         }
         self.limits.iter().filter(|bound| bound.is_of(class, slot)).find_map(|bound| bound.fair)
     }

@@ -164,13 +164,13 @@ impl Meddler {
 
     /// Gives a pool another limit, pauses it, closes it for some time, or undoes that.
     fn change_pool(world: &mut World, chance: &mut Chance) {
-        let plan = world.plan.clone();
-        let pool = &plan.pools[chance.index(plan.pools.len())];
-        let ws: Workspace = plan.workspaces[chance.index(plan.workspaces.len())].into();
+        let Plan { pools, workspaces, .. } = &*world.plan.clone();
+        let pool = &pools[chance.index(pools.len())];
+        let ws: Workspace = workspaces[chance.index(workspaces.len())].into();
         let limit = chance.between(1, 5);
         let control = chance.percent(50).then_some(Limited::Concurrency);
         let target = Target { pool: Some(pool.name.to_owned()), ..Target::default() };
-        let change = match chance.below(6) {
+        let overriding = match chance.below(6) {
             0 => set(target, Fields { paused: Some(true), ..Fields::default() }),
             1 => {
                 let until = Some(world.store_time().plus_ms(chance.one(&[1, 50, 500])));
@@ -181,7 +181,7 @@ impl Meddler {
             3 => OverrideChange::Remove(Target { control, ..target }),
             _ => return Self::act(world, put_pool(ws, &pool.declaration(limit))),
         };
-        Self::act(world, override_in(ws, change));
+        Self::act(world, override_in(ws, overriding));
     }
 
     fn release(world: &mut World, chance: &mut Chance) {

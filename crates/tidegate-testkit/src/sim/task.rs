@@ -170,8 +170,7 @@ impl Drive {
                         }
                         Some(PoolAnswer::Waits) => vec![wait(&id, NewWaitOn::Pools(asks), None)],
                         Some(PoolAnswer::Refused(error)) => {
-                            let then = Then::Fail(error.clone());
-                            return self.report(Vec::new(), Vec::new(), then);
+                            return self.report(vec![], vec![], Then::Fail(error.clone()));
                         }
                         None => return self.ask(NewAsk { step: id, pools: asks }),
                     }

@@ -127,7 +127,7 @@ impl Limits {
             }
             Self::Set { target: number, fields, ends } => {
                 // Fields that do not belong to the target are refused, on every store.
-                let closed = now.plus_ms(25).rfc3339().to_string();
+                let closed = now.plus_ms(25).rfc3339();
                 let fields = match fields {
                     0 => json!({ "limit": 1 }),
                     1 => json!({ "limit": 4 }),

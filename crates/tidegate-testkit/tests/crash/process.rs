@@ -393,7 +393,7 @@ impl Process {
         let (mut steps, mut sends, mut session) = (Vec::new(), Vec::new(), Vec::new());
         match done {
             Some(Act::Step(id) | Act::Pooled(id, _) | Act::Shaky(id)) => {
-                steps.push(step(id, &Value::Null))
+                steps.push(step(id, &Value::Null));
             }
             Some(Act::Undo(id)) => {
                 steps.push(NewStep { kind: StepKind::Compensate, ..step(id, &Value::Null) });

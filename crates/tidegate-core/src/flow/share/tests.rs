@@ -101,9 +101,8 @@ impl Stage {
     }
 
     fn waiting(&self) -> Vec<(Place, Run)> {
-        let place = |run: &Run| match run.phase {
-            Phase::Queued { place, .. } => Some(place),
-            _ => None,
+        let place = |run: &Run| {
+            if let Phase::Queued { place, .. } = run.phase { Some(place) } else { None }
         };
         let mut waiting: Vec<_> =
             self.runs().into_iter().filter_map(|run| Some((place(&run)?, run))).collect();

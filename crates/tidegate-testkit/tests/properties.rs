@@ -120,10 +120,26 @@ fn a_run_that_lost_its_worker_is_not_overtaken_at_a_later_gate() {
     agree(vec![pooled], Vec::new(), vec![post.clone(), Op::Lease(1), post, Op::Lose]);
 }
 
-/// spec A2, L8: an event that is refused leaves the window as it was, also if the window would have
-/// been flushed before it.
+/// spec A2, L8: an event whose cost cannot be read or never fits does not flush the window, also if
+/// it makes a run at once.
 #[test]
-fn a_refused_event_does_not_flush_the_window() {
+fn a_rejected_event_does_not_flush_the_window() {
+    let window = json!({
+        "name": "w0", "debounce": { "edge": "both", "keep": "all", "periodMs": 13 },
+        "concurrency": { "limit": 2, "cost": "c" },
+    });
+    let mut ops = vec![Op::Tick(1); 10];
+    // The costs are 2, 1, a text and 3.
+    for n in [1, 6, 7, 8] {
+        ops[n] = Op::Post { name: "w0", a: Field::One, b: Field::One };
+    }
+    agree(vec![window], Vec::new(), ops);
+}
+
+/// spec A2, L22: a window without room for an event is flushed before it, also if the run of the
+/// window then refuses the event.
+#[test]
+fn an_event_that_is_skipped_keeps_the_flush_before_it() {
     let window = json!({
         "name": "w0", "singleton": { "key": "a", "mode": "skip" },
         "debounce": { "edge": "both", "keep": "all", "key": "a", "periodMs": 13 },

@@ -215,6 +215,21 @@ fn a_release_takes_many_live_runs_along() {
     agree(vec![version(1)], vec![version(2)], ops);
 }
 
+/// spec L12, L23: a deferred event has the number of its delivery, so that it sets the limit of an
+/// event that was posted after it and delivered before it.
+#[test]
+fn a_deferred_event_sets_the_limit_of_an_event_delivered_before_it() {
+    let window = json!({
+        "name": "w0", "debounce": { "key": "b", "periodMs": 10 },
+        "concurrency": { "limit": { "from": "c", "min": 1, "max": 2 } },
+    });
+    // The limits are 2 of the deferred event and 1 of the posted one, whose window is flushed last.
+    let mut ops = vec![Op::Tick(1); 30];
+    ops[8] = Op::Defer { ms: 1, name: "w0", a: Field::One };
+    ops[9] = Op::Post { name: "w0", a: Field::One, b: Field::TextOne };
+    agree(vec![window], Vec::new(), ops);
+}
+
 fn agree(definitions: Vec<Value>, later: Vec<Value>, ops: Vec<Op>) {
     let case = Case { definitions, later, ops, fair: false };
     if let Err(difference) = check(&case) {

@@ -98,8 +98,8 @@ struct Run {
     cancels: Option<(String, String, String, Option<Time>)>,
     /// Whether another run was cancelled for this one.
     replaced: bool,
-    /// Whether the run replaced another one by `restart`: it is queued before ordinary requests of
-    /// the session.
+    /// Whether the run replaced another one by `restart`, or the holder by `latest`: it is queued
+    /// before ordinary requests of the session.
     in_place: bool,
     /// The window that the run comes from, if later requests still join it.
     window: Option<Place>,

@@ -215,6 +215,26 @@ fn a_release_takes_many_live_runs_along() {
     agree(vec![version(1)], vec![version(2)], ops);
 }
 
+/// spec L21: a request that displaces the holder of a session takes its slot, also before a request
+/// that waits and has inherited a better rank.
+#[test]
+fn the_latest_request_inherits_the_slot_of_the_one_before() {
+    let led = json!({
+        "flow": "f", "name": "x", "singleton": {}, "concurrency": "queue",
+        "debounce": { "edge": "leading", "periodMs": 13 },
+    });
+    let latest = json!({ "flow": "f", "name": "y", "concurrency": "latest" });
+    let call = |action, session| Op::Call { action, session, a: Field::One };
+    let ops = vec![
+        call("x", None),
+        call("y", Some("s")),
+        Op::Tick(13),
+        call("x", Some("s")),
+        call("y", Some("s")),
+    ];
+    agree(vec![led, latest], Vec::new(), ops);
+}
+
 /// spec L12, L23: a deferred event has the number of its delivery, so that it sets the limit of an
 /// event that was posted after it and delivered before it.
 #[test]

@@ -413,6 +413,10 @@ impl Reference {
         let mut inherited = Vec::new();
         for (_, place) in self.runs[run].way.clone() {
             for old in self.replaced_at(&place, run, &def) {
+                // `latest` inherits a slot, or the position before all other runs (spec L21).
+                let first = self.holds(old, &place) || self.runs[old].in_place;
+                let latest = place.control == "policy" && policy_name(&def) == Some("latest");
+                self.runs[run].in_place |= first && latest;
                 inherited.extend(self.replace(old));
                 self.runs[run].replaced = true;
             }

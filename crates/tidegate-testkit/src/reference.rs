@@ -98,8 +98,8 @@ struct Run {
     cancels: Option<(String, String, String, Option<Time>)>,
     /// Whether another run was cancelled for this one.
     replaced: bool,
-    /// Whether the run replaced another one by `restart`: it is queued before ordinary requests of
-    /// the session.
+    /// Whether the run replaced another one by `restart`, or the holder by `latest`: it is queued
+    /// before ordinary requests of the session.
     in_place: bool,
     /// The window that the run comes from, if later requests still join it.
     window: Option<Place>,
@@ -155,12 +155,14 @@ pub struct Reference {
     /// turn.
     turns: (Vec<String>, Option<usize>),
     runs: Vec<Run>,
+    /// The events in the order of their delivery, by their position among all of the test.
+    delivered: Vec<i128>,
     /// Events that are posted later: their times, names and data (spec L23).
     deferred: Vec<(Time, String, Value)>,
     folds: Vec<Fold>,
     meters: BTreeMap<(Place, usize), Meter>,
     /// The limits of gates that came from data, each with the number of its event (spec L12).
-    given: BTreeMap<Place, (i128, i128)>,
+    given: BTreeMap<Place, (usize, i128)>,
     /// Expiry and run of each claim.
     claims: BTreeMap<Place, (Time, Ordinal)>,
     arrivals: u64,
@@ -207,6 +209,7 @@ impl Reference {
 
     /// Posts an event, or calls an action by its full name.
     pub fn post(&mut self, name: &str, data: &Value) -> Vec<(String, Told)> {
+        self.delivered.push(fields::number_of(data));
         for run in 0..self.runs.len() {
             let of = self.runs[run].cancels.as_ref().filter(|_| self.alive(run));
             let is_for = of.is_some_and(|(event, path, value, until)| {

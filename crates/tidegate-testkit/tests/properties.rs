@@ -120,10 +120,26 @@ fn a_run_that_lost_its_worker_is_not_overtaken_at_a_later_gate() {
     agree(vec![pooled], Vec::new(), vec![post.clone(), Op::Lease(1), post, Op::Lose]);
 }
 
-/// spec A2, L8: an event that is refused leaves the window as it was, also if the window would have
-/// been flushed before it.
+/// spec A2, L8: an event whose cost cannot be read or never fits does not flush the window, also if
+/// it makes a run at once.
 #[test]
-fn a_refused_event_does_not_flush_the_window() {
+fn a_rejected_event_does_not_flush_the_window() {
+    let window = json!({
+        "name": "w0", "debounce": { "edge": "both", "keep": "all", "periodMs": 13 },
+        "concurrency": { "limit": 2, "cost": "c" },
+    });
+    let mut ops = vec![Op::Tick(1); 10];
+    // The costs are 2, 1, a text and 3.
+    for n in [1, 6, 7, 8] {
+        ops[n] = Op::Post { name: "w0", a: Field::One, b: Field::One };
+    }
+    agree(vec![window], Vec::new(), ops);
+}
+
+/// spec A2, L22: a window without room for an event is flushed before it, also if the run of the
+/// window then refuses the event.
+#[test]
+fn an_event_that_is_skipped_keeps_the_flush_before_it() {
     let window = json!({
         "name": "w0", "singleton": { "key": "a", "mode": "skip" },
         "debounce": { "edge": "both", "keep": "all", "key": "a", "periodMs": 13 },
@@ -197,6 +213,41 @@ fn a_release_takes_many_live_runs_along() {
     let mut ops = vec![Op::Post { name: "w0", a: Field::One, b: Field::One }; 40];
     ops.push(Op::Release);
     agree(vec![version(1)], vec![version(2)], ops);
+}
+
+/// spec L21: a request that displaces the holder of a session takes its slot, also before a request
+/// that waits and has inherited a better rank.
+#[test]
+fn the_latest_request_inherits_the_slot_of_the_one_before() {
+    let led = json!({
+        "flow": "f", "name": "x", "singleton": {}, "concurrency": "queue",
+        "debounce": { "edge": "leading", "periodMs": 13 },
+    });
+    let latest = json!({ "flow": "f", "name": "y", "concurrency": "latest" });
+    let call = |action, session| Op::Call { action, session, a: Field::One };
+    let ops = vec![
+        call("x", None),
+        call("y", Some("s")),
+        Op::Tick(13),
+        call("x", Some("s")),
+        call("y", Some("s")),
+    ];
+    agree(vec![led, latest], Vec::new(), ops);
+}
+
+/// spec L12, L23: a deferred event has the number of its delivery, so that it sets the limit of an
+/// event that was posted after it and delivered before it.
+#[test]
+fn a_deferred_event_sets_the_limit_of_an_event_delivered_before_it() {
+    let window = json!({
+        "name": "w0", "debounce": { "key": "b", "periodMs": 10 },
+        "concurrency": { "limit": { "from": "c", "min": 1, "max": 2 } },
+    });
+    // The limits are 2 of the deferred event and 1 of the posted one, whose window is flushed last.
+    let mut ops = vec![Op::Tick(1); 30];
+    ops[8] = Op::Defer { ms: 1, name: "w0", a: Field::One };
+    ops[9] = Op::Post { name: "w0", a: Field::One, b: Field::TextOne };
+    agree(vec![window], Vec::new(), ops);
 }
 
 fn agree(definitions: Vec<Value>, later: Vec<Value>, ops: Vec<Op>) {

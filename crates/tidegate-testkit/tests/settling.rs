@@ -15,7 +15,7 @@ use tidegate_core::{
     command::{Answer, Command, Refusal},
     id::RunId,
     key::Key,
-    row::{Class, Gate, GateKey, GateState, Row, RowKey, Run, Scope},
+    row::{Class, Gate, GateKey, GateState, Meters, Row, RowKey, Run, Scope},
     run::record::{NewSend, Record, Sent, Then},
     time::Timestamp,
 };
@@ -41,13 +41,13 @@ const MOST: u64 = 15;
 /// A limit of the pool's throttle: units, period in milliseconds, burst.
 #[derive(Clone, Copy, Debug)]
 struct Limit {
-    limit: i128,
+    units: i128,
     per_ms: i128,
     burst: i128,
 }
 
 const LIMITS: [Limit; 2] =
-    [Limit { limit: 7, per_ms: 1000, burst: 10 }, Limit { limit: 60, per_ms: 10_000, burst: 20 }];
+    [Limit { units: 7, per_ms: 1000, burst: 10 }, Limit { units: 60, per_ms: 10_000, burst: 20 }];
 
 impl Limit {
     /// The period in microseconds: the parts of a unit in which the ledger counts. In a
@@ -67,7 +67,7 @@ struct Ledger {
 
 impl Ledger {
     fn pass(&mut self, now: i128) {
-        self.used = (self.used - (now - self.at) * self.limit.limit).max(0);
+        self.used = (self.used - (now - self.at) * self.limit.units).max(0);
         self.at = now;
     }
 
@@ -145,7 +145,7 @@ impl Book {
                 for (at, it) in &self.history {
                     let passed = last.map_or(0, |last| at - last);
                     let units = it.reserved + if net { it.corrected } else { 0 } - it.allowed;
-                    sum = (sum - passed * limit.limit).max(0) + units * limit.parts();
+                    sum = (sum - passed * limit.units).max(0) + units * limit.parts();
                     assert!(sum <= most, "{limit:?}: {sum} of {most} parts in an interval to {at}");
                     last = Some(*at);
                 }
@@ -171,7 +171,7 @@ impl Table {
         let world = World::new(Arc::new(MemoryStore::new(clock.clone())), clock);
         let number = |it: i128| u64::try_from(it).expect("small");
         let throttle = LIMITS.map(|it| {
-            let (limit, per_ms, burst) = (number(it.limit), number(it.per_ms), number(it.burst));
+            let (limit, per_ms, burst) = (number(it.units), number(it.per_ms), number(it.burst));
             json!({ "limit": limit, "perMs": per_ms, "burst": burst })
         });
         world.put_pool(json!({ "name": "api", "throttle": throttle })).await;
@@ -210,7 +210,7 @@ impl Table {
         let row = self.world.row(RowKey::Gate(self.gate.clone())).await;
         let meters = match row {
             Some(Row::Gate(Gate { state: GateState::Turns(turns), .. })) => turns.meters,
-            None => Default::default(),
+            None => Meters::default(),
             other => panic!("no throttle: {other:?}"),
         };
         for (n, ledger) in self.book.ledgers.iter_mut().enumerate() {
@@ -224,7 +224,7 @@ impl Table {
         }
     }
 
-    fn settlement(&self, run: &Run, actual: u32) -> Command {
+    fn settlement(run: &Run, actual: u32) -> Command {
         let what = Sent::Settle { pool: "api".to_owned(), actual };
         let sends = vec![NewSend { step: "settle:api".to_owned(), what }];
         let engine = run.owner.expect("it is leased");
@@ -239,11 +239,11 @@ impl Table {
         if self.dice.one_in(4) {
             let at = usize::try_from(self.dice.below(3)).expect("small");
             let faulty = FaultStore::new(self.world.store.clone(), Some((0, Failure::ALL[at])));
-            let settlement = vec![self.world.salted(self.settlement(run, actual))];
+            let settlement = vec![self.world.salted(Self::settlement(run, actual))];
             assert!(commit(&faulty, settlement).await.is_err(), "the transaction fails");
             self.book.kinds[2] += 1;
         }
-        let settled = self.world.run(self.settlement(run, actual)).await;
+        let settled = self.world.run(Self::settlement(run, actual)).await;
         assert!(matches!(settled, Ok(Answer::Recorded(_))), "{settled:?}");
         self.book.settled(self.now(), run.id, actual);
         self.book.kinds[0] += 1;
@@ -258,7 +258,7 @@ impl Table {
         let engine = self.world.engine;
         self.world.lose(engine).await;
         self.world.engine += 1;
-        let late = self.world.run(self.settlement(&run, 0)).await;
+        let late = self.world.run(Self::settlement(&run, 0)).await;
         assert!(matches!(late, Err(Refusal::Fenced { .. })), "{late:?}");
         self.book.kinds[3] += 1;
         // The other runs of the engine are driven anew, too.
@@ -326,7 +326,6 @@ impl Table {
 /// spec L10: the meters are those of the ledger, to the part of a unit, and units exceed the limits
 /// by at most what the settlements of the interval have corrected.
 #[tokio::test]
-#[expect(clippy::print_stdout, reason = "the counts are a result")]
 async fn settlements_add_up_over_failures_and_replays() {
     let full = env::var_os("TIDEGATE_TEST_FULL").is_some();
     let wanted = if full { FULL_USES } else { USES };

@@ -154,8 +154,8 @@ fn on_all_cores(seeds: u64, backend: Backend) {
     let failures = std::mem::take(&mut *failures.lock().expect("no thread panics here"));
     let seeds: Vec<u64> = failures.keys().copied().collect();
     if let Some((_, first)) = failures.into_iter().next() {
-        println!("seeds that failed: {seeds:?}");
-        panic::resume_unwind(first);
+        let first = first.downcast::<String>().map(|text| *text).unwrap_or_default();
+        panic!("seeds that failed: {seeds:?}\n{first}");
     }
 }
 

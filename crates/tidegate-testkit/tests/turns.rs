@@ -8,7 +8,7 @@
 //! choices.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     env,
     sync::Arc,
 };
@@ -75,7 +75,7 @@ struct Wait {
     /// The units that each other tenant has got since the tenant's arrival or last service.
     units: BTreeMap<usize, u64>,
     /// The other tenants that have waited at any moment in between.
-    others: BTreeMap<usize, ()>,
+    others: BTreeSet<usize>,
 }
 
 /// The test's own book of what it has sent and been given.
@@ -119,7 +119,7 @@ impl Book {
         self.waiting[tenant].push_back((run, cost));
         for (other, wait) in &mut self.waits {
             if *other != tenant {
-                wait.others.insert(tenant, ());
+                wait.others.insert(tenant);
             }
         }
         if self.waiting[tenant].len() == 1 {
@@ -129,7 +129,7 @@ impl Book {
 
     fn begins(&mut self, tenant: usize) {
         let others = self.waits.keys().filter(|other| **other != tenant);
-        let others = others.map(|other| (*other, ())).collect();
+        let others = others.copied().collect();
         self.waits.insert(tenant, Wait { units: BTreeMap::new(), others });
     }
 
@@ -183,8 +183,8 @@ impl Book {
     fn note(&mut self, tenant: usize) {
         let wait = &self.waits[&tenant];
         let units: u64 = wait.units.values().sum();
-        let all = wait.others.keys().chain(wait.units.keys());
-        let all: std::collections::BTreeSet<usize> = all.copied().collect();
+        let all = wait.others.iter().chain(wait.units.keys());
+        let all: BTreeSet<usize> = all.copied().collect();
         let bound = all.into_iter().map(|other| self.bound(tenant, other)).sum();
         assert!(units <= bound, "tenant {tenant} waited for {units} units of {bound}");
         if units > self.longest.0 {

@@ -10,7 +10,8 @@ use super::{
     control, fold, gate, handoff, idempotency,
     meter::{self, Ahead},
     plan::{Candidate, GateStep, WhenFull},
-    priority, queue, rate_limit,
+    priority, queue,
+    rate_limit::{self, Spend},
     verdict::{By, Verdict},
 };
 use crate::{
@@ -32,14 +33,8 @@ use crate::{
 /// `Refused` has the verdict of the control that refused the input. The caller undoes the changes
 /// of the other controls (spec A2).
 pub fn admit(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Verdict, Verdict> {
-    candidate.plan()?; // required keys present, costs readable
+    let spends = check(draft, candidate)?;
     let is_collected = !candidate.arrives() || candidate.is_collected()?;
-    if let Some(rejected) = too_costly(draft, candidate)? {
-        return Err(Stop::Refused(rejected));
-    }
-    let spends =
-        if candidate.arrives() { rate_limit::spends(draft, candidate)? } else { Vec::new() };
-    idempotency::check(draft, candidate)?;
     if candidate.arrives() {
         if let Some(verdict) = fold::join(draft, candidate)? {
             return Ok(verdict);
@@ -55,6 +50,23 @@ pub fn admit(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Verdict, V
         return fold::alone(draft, candidate, candidate.promised());
     }
     create(draft, candidate, candidate.promised(), Source::Event(candidate.event.id))
+}
+
+/// Refuses an input before it reaches a fold: it lacks a required key, has a cost or limit that
+/// cannot be read or never fits, or repeats a claimed event. Returns what it spends of the rate
+/// limit.
+pub(super) fn check(draft: &Draft, candidate: &Candidate<'_>) -> Decided<Vec<Spend>, Verdict> {
+    candidate.plan()?; // required keys present, costs readable
+    if candidate.arrives() {
+        candidate.is_collected()?;
+    }
+    if let Some(rejected) = too_costly(draft, candidate)? {
+        return Err(Stop::Refused(rejected));
+    }
+    let spends =
+        if candidate.arrives() { rate_limit::spends(draft, candidate)? } else { Vec::new() };
+    idempotency::check(draft, candidate)?;
+    Ok(spends)
 }
 
 /// Rejects a run that would never fit into one of its gates. Checked at arrival only: after a limit

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Control,
-    admit::{create, too_costly},
+    admit::{check, create, too_costly},
     batch, claim, control,
     cost::Cost,
     debounce::Edge,
@@ -186,7 +186,7 @@ pub fn open(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<Option<Verd
 }
 
 /// Flushes the fold of an arrival that comes after its deadline. Also flushes a full window at which
-/// the event makes a run at once, because the window's run is then before it.
+/// the event makes a run at once, because the window's run is then before it (spec A2).
 pub fn flush_overdue<E>(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided<(), E> {
     if !candidate.arrives() {
         return Ok(());
@@ -198,11 +198,23 @@ pub fn flush_overdue<E>(draft: &mut Draft, candidate: &Candidate<'_>) -> Decided
     else {
         return Ok(());
     };
-    let fits = !kind.leads() || not_refused(fits(draft, candidate, kind, &fold))? != Some(false);
-    if fold.deadline <= draft.now() || !fits {
+    if fold.deadline <= draft.now() || (kind.leads() && is_full(draft, candidate, kind, &fold)?) {
         flush(draft, &key)?;
     }
     Ok(())
+}
+
+/// Whether a window has no room for an event that is not refused before it reaches the window.
+fn is_full<E>(
+    draft: &Draft,
+    candidate: &Candidate<'_>,
+    kind: Folding,
+    fold: &Fold,
+) -> Decided<bool, E> {
+    if not_refused(fits(draft, candidate, kind, fold))? != Some(false) {
+        return Ok(false);
+    }
+    Ok(not_refused(check(draft, candidate))?.is_some())
 }
 
 /// Returns the result of a decision, or none if it refuses the input.

@@ -363,6 +363,7 @@ async fn a_lower_limit_of_a_pool_does_not_refuse_a_known_definition() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 async fn a_bad_override_names_the_field_the_value_and_the_rule() {
     let server = Server::start(CONFIG);
     let own = json!({ "workflow": "sync", "control": "concurrency", "path": "account" });

@@ -374,3 +374,48 @@ pub async fn a_window_that_is_over_is_flushed_by_an_event_that_its_run_refuses(w
     assert_eq!(world.drain().await, [second]);
     assert_eq!(world.input_of(second).await, json!({ "n": 1 }));
 }
+
+/// spec A2, L8: an event that is refused before it reaches a window does not flush it, also if the
+/// window had no room for it.
+pub async fn a_refused_event_does_not_flush_a_window(world: &World) {
+    let debounce = settings(json!({ "edge": "both", "keep": "all" }));
+    let (claim, limit) = (json!({ "key": "n" }), json!({ "limit": 2, "cost": "c" }));
+    let save = json!({
+        "name": "save", "debounce": debounce, "idempotency": claim, "concurrency": limit,
+    });
+    world.define(save).await;
+    let first = world.send_for_run("save", json!({ "n": 0, "c": 2 })).await;
+    let second = world.send_for_run("save", json!({ "n": 1, "c": 2 })).await;
+    assert_ne!(first, second);
+    for (data, outcome) in [
+        (json!({ "n": 2, "c": "2" }), "rejected"),
+        (json!({ "n": 3, "c": 3 }), "rejected"),
+        (json!({ "n": 1, "c": 2 }), "deduped"),
+    ] {
+        assert_eq!(world.send("save", data.clone()).await.outcome(), outcome, "{data}");
+        assert_eq!(world.state(second).await, "none", "{data} flushed the window");
+    }
+    let third = world.send_for_run("save", json!({ "n": 4, "c": 1 })).await;
+    assert_eq!(world.state(second).await, "queued");
+    assert_eq!(world.drain().await, [first, second, third]);
+    world.check_holds().await;
+}
+
+/// spec A2, L22: a window without room for an event is flushed before it, also if the run of the
+/// window then refuses the event.
+pub async fn a_full_window_is_flushed_by_an_event_that_its_run_refuses(world: &World) {
+    let debounce = settings(json!({ "edge": "both", "keep": "all" }));
+    let (single, limit) = (json!({ "mode": "skip" }), json!({ "limit": 2, "cost": "c" }));
+    let save = json!({
+        "name": "save", "debounce": debounce, "singleton": single, "concurrency": limit,
+    });
+    world.define(save).await;
+    let first = world.send_for_run("save", json!({ "n": 0 })).await;
+    assert_eq!(world.drain().await, [first]);
+    let second = world.send_for_run("save", json!({ "n": 1, "c": 2 })).await;
+    let (holder, control) = skipped(&world.send("save", json!({ "n": 2 })).await);
+    assert_eq!((holder, control), (second, "singleton"));
+    assert_eq!(world.state(second).await, "queued", "the run that has refused does not exist");
+    assert_eq!(world.drain().await, [second]);
+    assert_eq!(numbers(world, second).await, [1]);
+}

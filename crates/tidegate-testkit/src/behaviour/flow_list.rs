@@ -114,6 +114,8 @@ macro_rules! flow_behaviours {
             }
             edges {
                 a_window_that_is_over_is_flushed_by_an_event_that_its_run_refuses,
+                a_refused_event_does_not_flush_a_window,
+                a_full_window_is_flushed_by_an_event_that_its_run_refuses,
                 keep_first_gives_the_first_event,
                 the_kept_event_decides_the_claim,
                 keep_all_gives_every_event_to_one_run,

@@ -14,6 +14,9 @@ use super::{
     },
 };
 
+/// A meter, and the costs of one event at its limits.
+type Metered = (Place, Vec<i128>);
+
 impl Reference {
     // ------------------------------------------------------------------ arrival (spec A1)
 
@@ -29,8 +32,7 @@ impl Reference {
                 *self = before;
                 told("rejected", None)
             }
-            // A refused event has no effect, also not the flush that would have made room for it
-            // (spec A2).
+            // A refused event has no effect of its own (spec A2).
             _ if matches!(verdict.outcome, "skipped" | "deduped") => {
                 *self = before;
                 verdict
@@ -41,27 +43,10 @@ impl Reference {
 
     fn arrive_unbounded(&mut self, name: &str, data: &Value) -> Told {
         let def = self.current(name).clone();
-        let keyed = def.get("handoff").is_some_and(|handoff| handoff["type"] == "keyed");
-        if keyed && key_from(data, &source(&def["handoff"], "keyField").expect("given")).is_none() {
-            return told("rejected", None);
-        }
-        let unread = limits(&def).iter().any(|it| from_data(&it["limit"], data).is_none());
-        if unread || shift(&def, data).is_none() {
-            return told("rejected", None);
-        }
-        if self.never_fits(&def, data, std::slice::from_ref(data)) {
-            return told("rejected", None);
-        }
-        let mut meters = Vec::new();
-        for meter in meters_of(name, &def, "rateLimit", data) {
-            match costs(&def, &meter.control, std::slice::from_ref(data)) {
-                Some(costs) if !self.exceeds_burst(&meter, &costs) => meters.push((meter, costs)),
-                _ => return told("rejected", None),
-            }
-        }
-        if claim_of(name, &def, data).is_some_and(|claim| self.claimed(&claim)) {
-            return told("deduped", None);
-        }
+        let meters = match self.check(name, &def, data) {
+            Ok(meters) => meters,
+            Err(refused) => return refused,
+        };
         let fold = fold_of(name, &def, data);
         if let Some((control, place)) = &fold
             && let Some(told) = self.join(&def, control, place, data)
@@ -84,6 +69,33 @@ impl Reference {
             }
         }
         told
+    }
+
+    /// Refuses an event before it reaches a fold. Returns the meters that it has to pass, with its
+    /// costs.
+    fn check(&self, name: &str, def: &Value, data: &Value) -> Result<Vec<Metered>, Told> {
+        let keyed = def.get("handoff").is_some_and(|handoff| handoff["type"] == "keyed");
+        if keyed && key_from(data, &source(&def["handoff"], "keyField").expect("given")).is_none() {
+            return Err(told("rejected", None));
+        }
+        let unread = limits(def).iter().any(|it| from_data(&it["limit"], data).is_none());
+        if unread || shift(def, data).is_none() {
+            return Err(told("rejected", None));
+        }
+        if self.never_fits(def, data, std::slice::from_ref(data)) {
+            return Err(told("rejected", None));
+        }
+        let mut meters = Vec::new();
+        for meter in meters_of(name, def, "rateLimit", data) {
+            match costs(def, &meter.control, std::slice::from_ref(data)) {
+                Some(costs) if !self.exceeds_burst(&meter, &costs) => meters.push((meter, costs)),
+                _ => return Err(told("rejected", None)),
+            }
+        }
+        if claim_of(name, def, data).is_some_and(|claim| self.claimed(&claim)) {
+            return Err(told("deduped", None));
+        }
+        Ok(meters)
     }
 
     /// Adds an event to the open fold of its key, if there is one that still accepts events.
@@ -118,7 +130,8 @@ impl Reference {
     }
 
     /// Flushes the fold of an event that comes after its deadline, or for which a window that makes
-    /// a run of its first event has no room. A refusal of the event does not undo that.
+    /// a run of its first event has no room. The run of the flush is then before the event, so a
+    /// refusal of the event does not undo that (spec A2).
     fn flush_overdue(&mut self, name: &str, data: &Value) {
         let def = self.current(name).clone();
         let Some((control, place)) = fold_of(name, &def, data) else { return };
@@ -127,7 +140,10 @@ impl Reference {
         }
         let Some(at) = self.folds.iter().position(|fold| fold.place == place) else { return };
         let overdue = self.deadline(&self.folds[at]) <= self.now;
-        let full = edge(&def, control) != "trailing" && self.is_full(at, &def, control, data);
+        let leads = edge(&def, control) != "trailing";
+        // A refused event flushes no window for lack of room (spec A2).
+        let full =
+            leads && self.is_full(at, &def, control, data) && self.check(name, &def, data).is_ok();
         if (overdue || full) && self.folds[at].blocked.is_none() && self.flush(at) {
             self.settle();
         }
@@ -397,6 +413,10 @@ impl Reference {
         let mut inherited = Vec::new();
         for (_, place) in self.runs[run].way.clone() {
             for old in self.replaced_at(&place, run, &def) {
+                // `latest` inherits a slot, or the position before all other runs (spec L21).
+                let first = self.holds(old, &place) || self.runs[old].in_place;
+                let latest = place.control == "policy" && policy_name(&def) == Some("latest");
+                self.runs[run].in_place |= first && latest;
                 inherited.extend(self.replace(old));
                 self.runs[run].replaced = true;
             }

@@ -165,11 +165,14 @@ impl Reference {
     /// Sets the limits of the gates that an admitted run has not passed by its data (spec L12).
     pub(super) fn give(&mut self, run: Ordinal, def: &Value, data: &Value) {
         let it = &self.runs[run];
+        // A deferred event has the number of its delivery (spec L23).
+        let event = number_of(data);
+        let number = self.delivered.iter().position(|known| *known == event).expect("delivered");
         let coming: Vec<Place> = it.way.iter().skip(it.passed).map(|it| it.1.clone()).collect();
         for place in coming {
             let limit = limits(def).into_iter().find(|limit| limit_name(limit) == place.control);
             let Some(limit) = limit.filter(|limit| limit["limit"].is_object()) else { continue };
-            let given = (number_of(data), from_data(&limit["limit"], data).expect("checked"));
+            let given = (number, from_data(&limit["limit"], data).expect("checked"));
             let known = self.given.entry(place).or_insert(given);
             *known = (*known).max(given);
         }

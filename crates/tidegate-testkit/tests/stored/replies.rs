@@ -122,9 +122,8 @@ async fn the_kept_answers_are_written_as_agreed() {
     let later = request("w").delay(std::time::Duration::from_secs(60));
     decide(&store, 5, Command::Dispatch { ws: ws(), request: later }).await;
     let rows = store.dump().await.expect("memory works");
-    let event = rows.iter().find_map(|row| match row {
-        Row::Event(event) if event.is_deferred() => Some(event.id),
-        _ => None,
+    let event = rows.iter().find_map(|row| {
+        if let Row::Event(event) = row { event.is_deferred().then_some(event.id) } else { None }
     });
     let (run, event) = (run.expect("a run exists"), event.expect("a deferred event exists"));
     for (salt, (name, command)) in (10..).zip(commands(run, event)) {

@@ -84,6 +84,7 @@ impl Twin {
         self.reference.release(definition);
     }
 
+    #[expect(clippy::too_many_lines, reason = "a few lines for each kind of operation")]
     async fn apply(&mut self, n: usize, op: &Op) -> Same {
         let (driven, stopping) = self.reference.driven();
         let pick = |from: &[Ordinal], at: usize| from.get(at % from.len().max(1)).copied();

@@ -75,6 +75,13 @@ fn stops(def: &Value) -> usize {
     own + usize::from(pools) + throttles.len()
 }
 
+/// Counts the gates of pools that a run enters: two uses of one gate are one.
+fn pool_gates(def: &Value) -> usize {
+    let limits = entries(def, "concurrency");
+    let uses = limits.iter().filter(|it| it.get("pool").is_some());
+    uses.map(|it| format!("{} {:?}", it["pool"], it.get("key"))).collect::<BTreeSet<_>>().len()
+}
+
 fn add(all: &mut Vec<Goal>, def: &Value, fair_pools: bool) {
     let name = def["name"].as_str().expect("a name");
     let name = def["flow"].as_str().map_or(name.to_owned(), |flow| format!("{flow}/{name}"));
@@ -111,7 +118,7 @@ fn add(all: &mut Vec<Goal>, def: &Value, fair_pools: bool) {
     // With several gates, a run whose start is paused gives a place back only when it is the next
     // one at a gate, and a value of which all runs are paused keeps its turn until then.
     let fair = fair_pools || def.to_string().contains("\"fair\"");
-    if stops(def) > 1 || fair {
+    if stops(def) > 1 || pool_gates(def) > 1 || fair {
         return;
     }
     for path in paths {
@@ -170,7 +177,7 @@ impl Twin {
             ("limit", limit.map(|it| json!(it))),
             ("burst", burst.map(|it| json!(it))),
             ("paused", paused.map(|it| json!(it))),
-            ("closedUntil", closed.map(|ms| json!(after(ms).rfc3339().to_string()))),
+            ("closedUntil", closed.map(|ms| json!(after(ms).rfc3339()))),
         ] {
             if let Some(value) = value {
                 fields[name] = value;

@@ -586,7 +586,7 @@ fn every_row_of_a_part_has_a_test() {
     for file in std::fs::read_dir(root.join("tidegate-testkit/src/behaviour")).unwrap() {
         tests += &std::fs::read_to_string(file.unwrap().path()).unwrap();
     }
-    for (pair, test) in ROWS.iter().copied() {
+    for (pair, test) in ROWS {
         assert!(page.contains(&format!("\n| {pair} |")), "no row for {pair}");
         assert!(tests.contains(&format!("fn {test}(")), "{pair}: there is no test {test}");
     }

@@ -166,6 +166,8 @@ pub struct Reference {
     /// Expiry and run of each claim.
     claims: BTreeMap<Place, (Time, Ordinal)>,
     arrivals: u64,
+    /// The runs that waited for the place of a step whose run is queued again.
+    aside: Vec<Ordinal>,
     /// The turns of values at fair gates with a queue.
     turns_at: BTreeMap<Place, TurnsAt>,
     /// Whether any limit is fair.
@@ -313,6 +315,7 @@ impl Reference {
     /// Puts a driven run to sleep (spec G2).
     pub fn sleep(&mut self, run: Ordinal, time: Time) {
         self.requeue(run);
+        self.aside.clear();
         self.runs[run].state = State::Sleeping(self.now + time);
         self.settle();
     }

@@ -215,6 +215,20 @@ fn a_release_takes_many_live_runs_along() {
     agree(vec![version(1)], vec![version(2)], ops);
 }
 
+/// spec G4: a run that is queued again gets its own places back before the runs that wait for the
+/// place of its step, also those of a better rank.
+#[test]
+fn a_run_that_lost_its_worker_is_not_overtaken_from_the_place_of_its_step() {
+    let pool = |cost: u32| json!([{ "pool": "px", "cost": cost }, { "pool": "px", "key": "b" }]);
+    let costly = json!({ "name": "w0", "concurrency": pool(2) });
+    let urgent = json!({ "name": "w1", "concurrency": pool(1), "priority": { "shiftMs": 10 } });
+    let enter = Op::Enter { at: 0, key: Field::True, value: Field::One, cost: 2, parks: false };
+    let post = |name, b| Op::Post { name, a: Field::One, b };
+    let before = vec![post("w0", Field::One), Op::Lease(1), enter];
+    let after = vec![post("w1", Field::True), Op::Lose];
+    agree(vec![costly, urgent], Vec::new(), [before, after].concat());
+}
+
 /// spec L21: a request that displaces the holder of a session takes its slot, also before a request
 /// that waits and has inherited a better rank.
 #[test]

@@ -17,6 +17,9 @@ impl Reference {
     /// Then flushes the folds that are no longer held (spec F4).
     pub(super) fn settle(&mut self) {
         while self.let_one_pass() || self.flush_one() {}
+        if !std::mem::take(&mut self.aside).is_empty() {
+            while self.let_one_pass() || self.flush_one() {}
+        }
         for run in 0..self.runs.len() {
             let it = &self.runs[run];
             let passed = it.state == State::Line && it.passed == it.way.len();
@@ -116,7 +119,7 @@ impl Reference {
     pub(super) fn may_pass(&self, run: Ordinal) -> bool {
         let it = &self.runs[run];
         let (stop, place) = &it.way[it.passed];
-        if self.is_closed(place) || self.is_held_back(run) {
+        if self.is_closed(place) || self.is_held_back(run) || self.aside.contains(&run) {
             return false;
         }
         let first = self.lines()[place][0] == run;
@@ -211,9 +214,15 @@ impl Reference {
         at < it.passed && (self.alive(run) || it.stopping.is_some())
     }
 
-    /// Puts a run back into the queues of its executing gates (spec G3).
+    /// Puts a run back into the queues of its executing gates (spec G3). It gets them back before
+    /// the runs that wait for the place of its step enter (spec G4).
     pub(super) fn requeue(&mut self, run: Ordinal) {
+        let step = self.runs[run].step.clone();
         self.drop_step(run);
+        let own = |place: &Place| self.runs[run].way.iter().any(|(_, known)| known == place);
+        if let Some((place, _)) = step.filter(|(place, _)| !own(place)) {
+            self.aside = self.lines().remove(&place).unwrap_or_default();
+        }
         let it = &mut self.runs[run];
         it.passed = it.way.iter().filter(|(stop, _)| *stop <= Stop::Turn).count();
         it.state = State::Line;

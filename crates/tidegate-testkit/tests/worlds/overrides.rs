@@ -82,6 +82,14 @@ fn pool_gates(def: &Value) -> usize {
     uses.map(|it| format!("{} {:?}", it["pool"], it.get("key"))).collect::<BTreeSet<_>>().len()
 }
 
+/// Whether a full queue may refuse a fold of the workflow.
+fn may_refuse_folds(def: &Value) -> bool {
+    let limits = entries(def, "concurrency");
+    let bounded = limits.iter().any(|it| it.get("limit").is_some() && it.get("queue").is_some());
+    let policy = limits.iter().any(|it| it["policy"] == "debounce" || *it == "debounce");
+    bounded && (policy || def.get("batch").is_some() || def.get("debounce").is_some())
+}
+
 fn add(all: &mut Vec<Goal>, def: &Value, fair_pools: bool) {
     let name = def["name"].as_str().expect("a name");
     let name = def["flow"].as_str().map_or(name.to_owned(), |flow| format!("{flow}/{name}"));
@@ -116,9 +124,10 @@ fn add(all: &mut Vec<Goal>, def: &Value, fair_pools: bool) {
         }
     }
     // With several gates, a run whose start is paused gives a place back only when it is the next
-    // one at a gate, and a value of which all runs are paused keeps its turn until then.
+    // one at a gate, and a value of which all runs are paused keeps its turn until then. Until then
+    // it also counts in a bounded queue that has refused a fold.
     let fair = fair_pools || def.to_string().contains("\"fair\"");
-    if stops(def) > 1 || pool_gates(def) > 1 || fair {
+    if stops(def) > 1 || pool_gates(def) > 1 || fair || may_refuse_folds(def) {
         return;
     }
     for path in paths {

@@ -41,7 +41,7 @@ function Busiest() {
       : html`<table class="table" aria-label="Gates with the longest queues">
         <thead><tr><th scope="col">Gate</th><th scope="col">Key</th><th scope="col" class="hide-phone">Limit</th><th scope="col" class="num">Queued</th><th scope="col" class="num hide-phone">Oldest</th></tr></thead>
         <tbody>${gates.map((gate) => html`<tr data-row tabindex="0" key=${`${gate.control}/${gate.pool ?? gate.workflow}/${gate.slot}/${gate.key}`}>
-          <td><span class="badge accent">${gate.control}</span> ${gate.pool ? html`pool <a href=${to('gates', { pool: gate.pool })}>${gate.pool}</a>` : html`<${WorkflowLink} app=${gate.app} name=${gate.workflow} />`}</td>
+          <td><span class="badge accent">${gate.control}</span> ${gate.pool ? html`<a href=${to('gates', { pool: gate.pool })}>pool ${gate.pool}</a>` : html`<${WorkflowLink} app=${gate.app} name=${gate.workflow} />`}</td>
           <td><a href=${to('gates', { control: gate.control, workflow: gate.workflow || undefined, pool: gate.pool, key: gate.key })}><code>${keyWords(gate)}</code></a></td>
           <td class="hide-phone">${gate.perMs ? html`next <${Until} at=${gate.nextAt} />` : html`<${Fill} value=${gate.inside ?? 0} of=${gate.limit} label="inside" />`}</td>
           <td class="num"><b>${count(gate.line?.count ?? 0)}${gate.line?.atLeast ? '+' : ''}</b></td>

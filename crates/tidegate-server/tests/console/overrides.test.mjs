@@ -54,7 +54,7 @@ const inForce = async () => (await ask.get('/overrides')).overrides;
 test('a limit is overridden with reason and end after a preview, and undone', async () => {
   const { seen, details, apply } = await drawer(acme);
   await details.getByRole('button', { name: 'Change limit' }).click();
-  await details.getByLabel('Limit').fill('5');
+  await details.getByLabel('Limit', { exact: true }).fill('5');
   await details.getByLabel('Reason').fill('a larger plan');
   await details.getByLabel('End').selectOption('60');
   await details.getByRole('button', { name: 'Preview' }).click();

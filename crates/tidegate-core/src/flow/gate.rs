@@ -367,8 +367,8 @@ pub fn busy<E>(draft: &Draft, key: &GateKey) -> Decided<Option<RunId>, E> {
 }
 
 /// Adjusts a throttle's meter to the current rate and clock, and opens a gate whose closing is over.
-/// Stored also where no run is admitted:
-/// a meter that is too far ahead is capped once; otherwise it would stay as far ahead of the clock.
+/// Stored also where no run is admitted: a meter that is too far ahead is capped once; otherwise it
+/// would stay as far ahead of the clock.
 pub(super) fn cut_off(state: &mut GateState, limit: &Limit, now: Timestamp) {
     state.reopen(now);
     if let (GateState::Turns(turns), Limit::Rates(rates)) = (state, limit) {

@@ -19,8 +19,9 @@ use rpds::RedBlackTreeMapSync;
 use self::subscribers::Subscribers;
 use crate::{
     definition::{Definition, Trigger},
-    flow::{adaptive::Adaptive, control, fair::Fair, meter::Rate, policy::PolicyKind},
+    flow::{Control, adaptive::Adaptive, control, fair::Fair, meter::Rate, policy::PolicyKind},
     id::Seq,
+    key::Key,
     list::RunFilter,
     overrides::{OVERRIDES, Overrides},
     pool::{Pool, StoredPool},
@@ -154,7 +155,7 @@ impl Entry {
         self.current = match newest.cloned() {
             Some(version) => {
                 let workflow = Arc::new(read(&version.def)?);
-                Some(Current { version, workflow })
+                Some(Current::new(version, workflow))
             }
             None => None,
         };
@@ -169,6 +170,15 @@ pub struct Current {
     pub version: Version,
     /// The definition of that version.
     pub workflow: Arc<Definition>,
+    /// The controls that the definition uses.
+    pub(crate) controls: Arc<[&'static Control]>,
+}
+
+impl Current {
+    pub(crate) fn new(version: Version, workflow: Arc<Definition>) -> Self {
+        let controls = control::in_use(&workflow).into();
+        Self { version, workflow, controls }
+    }
 }
 
 /// A registered version of a workflow.
@@ -502,6 +512,14 @@ impl Catalog {
         }
         let current = self.entry(&scope.app, &scope.name)?.current.as_ref()?;
         (control::owner(scope.class).fair)(&current.workflow, scope)
+    }
+
+    /// Returns the weight of a value at a gate, under the current release and the overrides in force;
+    /// none if the queue is served by rank.
+    pub fn weight(&self, scope: &Scope, value: &Key) -> Option<u32> {
+        let fair = self.fair(scope)?;
+        let over = self.overrides.weight(scope, value).and_then(|over| over.fields.weight);
+        Some(over.unwrap_or_else(|| fair.weight(value)))
     }
 
     /// Returns the limit of a gate under the current release, without overrides.

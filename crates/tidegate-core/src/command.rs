@@ -20,13 +20,14 @@ use crate::{
     delivery::{self, CancelledDelivery},
     draft::{Decided, Draft, Stop},
     event::{self, NewEvent, Outcome, Posted},
+    expected::Expected,
     id::{ChoreId, EventId, RunId, Seq},
     idempotency_key::{self, IdempotentRequest},
     json::Payload,
     key::Key,
     overrides::{self, Overridden, OverrideChange, Purged, Target},
     pool::PoolCommand,
-    reads::{Change, ExpectedPaths, Latch, Mode, ReadSet, Snapshot},
+    reads::{Change, Latch, Mode, ReadSet, Snapshot},
     request::{self, Request},
     retention::{self, Forgotten, Past},
     row::{
@@ -34,7 +35,7 @@ use crate::{
         Workspace,
     },
     run::{
-        chore, control, lease,
+        chore, control, lease, named,
         record::{self, NewWaitOn, Record, Recorded, Sent, Then},
         replay::{self, ReplayRequest},
         sweep,
@@ -142,6 +143,15 @@ pub enum Command {
         ws: Workspace,
         /// The run.
         run: RunId,
+        /// The signal's name.
+        name: String,
+        /// The payload.
+        data: Payload,
+    },
+    /// Sends a signal to the run that waits for its name.
+    SignalByName {
+        /// The workspace.
+        ws: Workspace,
         /// The signal's name.
         name: String,
         /// The payload.
@@ -423,6 +433,8 @@ pub enum Answer {
     Overridden(Box<Overridden>),
     /// Answer to [`Command::Purge`].
     Purged(Purged),
+    /// Answer to [`Command::SignalByName`]: the run that has received the signal.
+    Signalled(Option<RunId>),
     /// Answer to a repeated [`Command::Once`]: the answer to the first request.
     Again(Box<Answer>),
     /// Answer to [`Command::Keep`]: the response to send, which is the one that was stored first.
@@ -444,23 +456,31 @@ impl Command {
             Self::Record { known, report } => {
                 let waits = match &report.then {
                     Then::Suspend(waits) => waits.as_slice(),
-                    Then::Continue | Then::Complete(_) | Then::Fail(_) | Then::Yield => &[],
+                    Then::Continue
+                    | Then::Stay
+                    | Then::Complete(_)
+                    | Then::Fail(_)
+                    | Then::Yield => &[],
                 };
                 let none = none.catalog(&known.ws);
                 let sends = report.sends.iter().fold(none, |reads, send| match &send.what {
                     Sent::Event(event) => reads.latch(topic(&known.ws, &event.name), Mode::Shared),
                     Sent::Signal { .. } | Sent::Settle { .. } => reads,
                 });
-                waits.iter().fold(sends, |reads, wait| match &wait.on {
-                    NewWaitOn::Event { name, matches } => {
+                waits.iter().chain(&report.waits).fold(sends, |reads, wait| match &wait.on {
+                    NewWaitOn::Named { name, .. } => {
+                        reads.latch(named::latch(&known.ws, name), Mode::Exclusive)
+                    }
+                    NewWaitOn::Event { name, matches, .. } => {
                         let (path, value) = matches.first().cloned().unwrap_or_default();
                         let latch = Latch::matching(&known.ws, name, &path, &value);
                         reads.latch(latch, Mode::Exclusive)
                     }
                     NewWaitOn::Time
-                    | NewWaitOn::Retry
-                    | NewWaitOn::Deferred
+                    | NewWaitOn::Retry { .. }
+                    | NewWaitOn::Deferred { .. }
                     | NewWaitOn::Pools(_)
+                    | NewWaitOn::Registered
                     | NewWaitOn::Signal { .. }
                     | NewWaitOn::Invoke { .. } => reads,
                 })
@@ -480,6 +500,9 @@ impl Command {
             | Self::Purge { ws, .. }
             | Self::CancelDelivery { ws, .. }
             | Self::Bulk { ws, .. } => none.catalog(ws),
+            Self::SignalByName { ws, name, .. } => {
+                none.catalog(ws).latch(named::latch(ws, name), Mode::Shared)
+            }
             Self::Lease { claims, .. } => {
                 claims.iter().fold(none, |reads, (claim, _)| reads.catalog(&claim.ws))
             }
@@ -572,6 +595,9 @@ impl Command {
             Self::Signal { ws, run, name, data } => {
                 done(control::signal(draft, ws, *run, name, data))
             }
+            Self::SignalByName { ws, name, data } => {
+                named::signal(draft, ws, name, data).map(Answer::Signalled)
+            }
             Self::Replay { ws, run, input, from_step, function_key } => {
                 let go = ReplayRequest { input, from_step, function_key };
                 replay::replay(draft, ws, *run, go).map(Answer::Admitted)
@@ -652,7 +678,7 @@ fn done(decided: Decided<()>) -> Decided<Answer> {
 pub fn probe(
     commands: &[(Command, u64)],
     catalogs: &BTreeMap<Workspace, Arc<Catalog>>,
-    expected: &Arc<ExpectedPaths>,
+    expected: &Arc<Expected>,
     now: Timestamp,
 ) -> ReadSet {
     let mut reads = ReadSet::default();
@@ -677,7 +703,7 @@ pub fn probe(
 fn missing<'a>(
     commands: impl IntoIterator<Item = (&'a Command, u64)>,
     base: Snapshot,
-    expected: Arc<ExpectedPaths>,
+    expected: Arc<Expected>,
 ) -> (ReadSet, Snapshot) {
     let mut draft = Draft::probing(base, expected);
     for (command, salt) in commands {

@@ -5,12 +5,14 @@
 //! form: without defaults, unless the author wrote them. Serde writes the stored form, with all
 //! defaults, so that a stored definition keeps its meaning when a default changes.
 
+mod end_events;
 mod event_match;
 mod on_failure;
 mod on_too_many;
 pub(crate) mod overlap;
 mod problem;
 mod read;
+mod remote;
 mod retry;
 mod rules;
 mod trigger;
@@ -20,6 +22,7 @@ mod written;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+pub use end_events::EndEvents;
 pub use event_match::{EventMatch, MAX_PAIRS};
 pub use on_failure::OnFailure;
 pub use on_too_many::OnTooMany;
@@ -30,6 +33,7 @@ pub use problem::{
 };
 pub(crate) use problem::{Fields, Kind, Problems, Reported, nearest, shorten, shorten_text, whole};
 pub(crate) use read::{Context, read};
+pub use remote::Remote;
 pub use retry::Retry;
 pub use trigger::{CATCH_UP_MS, MIN_CATCH_UP_MS, STREAM_PREFIX, Trigger};
 pub use written::Written;
@@ -67,9 +71,9 @@ pub const MAX_LIMITS: usize = 16;
 /// run gets them.
 pub const COMPENSATE_TIMEOUT_MS: u64 = 60_000;
 
-/// Maximum time that a called service may be silent: an hour. Networks drop connections that are
+/// Maximum time that a called service may be silent: two hours. Networks drop connections that are
 /// silent for longer.
-pub const MAX_CALL_TIMEOUT_MS: u64 = 60 * 60 * 1000;
+pub const MAX_CALL_TIMEOUT_MS: u64 = 2 * 60 * 60 * 1000;
 
 fn compensate_timeout_ms() -> u64 {
     COMPENSATE_TIMEOUT_MS
@@ -150,6 +154,13 @@ pub struct Definition {
     /// The URL of the code, for workflows that are called over HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// The place of the code, for workflows whose code is in an application that is called by a
+    /// protocol. At most one of `url` and `remote` is present.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<Remote>,
+    /// The events that the end of a run posts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_events: Option<EndEvents>,
     /// Maximum time that the called service may be silent: before its response, and between the
     /// parts of the response. None means the server's setting.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -196,6 +207,8 @@ impl Definition {
             on_failure: OnFailure::Nobody,
             compensate_timeout_ms: COMPENSATE_TIMEOUT_MS,
             url: None,
+            remote: None,
+            end_events: None,
             call_timeout_ms: None,
             on_too_many: None,
             description: None,
@@ -239,7 +252,18 @@ impl Definition {
     #[must_use]
     pub fn public(&self) -> Definition {
         let url = self.url.as_deref().map(url::without_user);
-        Definition { url, on_failure: self.on_failure.public(), ..self.clone() }
+        let remote = self.remote.as_ref().map(Remote::public);
+        Definition { url, remote, on_failure: self.on_failure.public(), ..self.clone() }
+    }
+
+    /// Whether the code is a service that the server calls, and no code of a program.
+    pub fn is_called(&self) -> bool {
+        self.called_at().is_some()
+    }
+
+    /// Returns the URL of this service.
+    pub fn called_at(&self) -> Option<&str> {
+        self.url.as_deref().or(self.remote.as_ref().map(|remote| remote.url.as_str()))
     }
 
     /// Returns the cron trigger whose schedule has this id.
@@ -263,7 +287,7 @@ impl Definition {
     pub fn handles_failure(&self) -> bool {
         match &self.on_failure {
             OnFailure::Nobody => false,
-            OnFailure::Code => self.url.is_none(),
+            OnFailure::Code => !self.is_called(),
             OnFailure::Call { .. } => true,
         }
     }
@@ -328,6 +352,8 @@ impl Definition {
             ("onFailure", self.on_failure.to_value()),
             ("compensateTimeoutMs", given_up.map(Value::from)),
             ("url", self.url.as_ref().map(|url| json!(url))),
+            ("remote", self.remote.as_ref().map(Remote::to_value)),
+            ("endEvents", self.end_events.as_ref().map(EndEvents::to_value)),
             ("callTimeoutMs", self.call_timeout_ms.map(Value::from)),
             ("onTooMany", self.on_too_many.as_ref().map(OnTooMany::to_value)),
             ("description", self.description.as_ref().map(|text| json!(text))),

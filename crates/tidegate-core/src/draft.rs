@@ -16,8 +16,9 @@ use std::{
 use crate::{
     catalog::Catalog,
     command::Refusal,
+    expected::Expected,
     id::{ChoreId, EventId, RunId, Seq},
-    reads::{BLOCK, Change, Count, ExpectedPaths, Found, Latch, Mode, ReadSet, Scan, Snapshot},
+    reads::{BLOCK, Change, Count, Found, Latch, Mode, ReadSet, Scan, Snapshot},
     row::{
         Def, Epoch, Event, Gate, GateKey, Phase, Place, Rank, Row, RowKey, RowKind, Run, Workspace,
     },
@@ -55,8 +56,8 @@ pub struct Draft {
     salt: u64,
     /// The reads requested while probing.
     probed: Option<RefCell<ReadSet>>,
-    /// While probing: the paths on which runs are expected to wait for events.
-    expected: Arc<ExpectedPaths>,
+    /// While probing: what earlier transactions have read.
+    expected: Arc<Expected>,
     /// The part of each queue that was read, by the gate's number.
     queues: BTreeMap<Seq, Queue>,
     /// The catalogs of workspaces whose definitions this draft has changed.
@@ -131,13 +132,13 @@ impl Draft {
     }
 
     /// Creates a probing draft, which records the reads of its commands.
-    pub fn probing(base: Snapshot, expected: Arc<ExpectedPaths>) -> Self {
+    pub fn probing(base: Snapshot, expected: Arc<Expected>) -> Self {
         Self { probed: Some(RefCell::default()), expected, ..Self::new(base) }
     }
 
     /// Returns the paths on which a probing draft expects waits for events of this name.
     pub(crate) fn expected_paths(&self, ws: &Workspace, name: &str) -> &[String] {
-        self.expected.of(ws, name)
+        self.expected.paths(ws, name)
     }
 
     /// Returns the reads that were recorded while probing and are not in the snapshot, and the
@@ -155,6 +156,11 @@ impl Draft {
     /// Returns the snapshot, without the changes.
     pub fn into_base(self) -> Snapshot {
         self.base
+    }
+
+    /// Whether the draft predicts reads, so that only the reads of a decision count.
+    pub(crate) fn is_probing(&self) -> bool {
+        self.probed.is_some()
     }
 
     /// Records a read if the draft is probing. Returns whether it is.
@@ -340,7 +346,10 @@ impl Draft {
         if self.base.latches.get(&latch).is_some_and(|held| *held >= mode) {
             return Ok(());
         }
-        self.without(ReadSet::default().latch(latch, mode), ())
+        if self.probe(|reads| reads.latch(latch.clone(), mode)) {
+            return Ok(());
+        }
+        need(ReadSet::default().latch(latch, mode))
     }
 
     /// Returns a gate, if there is one.
@@ -477,7 +486,7 @@ impl Draft {
         let mut places: BTreeSet<(Place, Seq)> = BTreeSet::new();
         let mut horizon = None;
         if !self.is_new(gate.id) && !self.is_new(share) {
-            let limit = u32::try_from(count).unwrap_or(u32::MAX).max(QUEUE_READ);
+            let limit = u32::try_from(count).unwrap_or(u32::MAX);
             let rows = self.found(&scan, limit)?;
             places.extend(rows.into_iter().filter_map(own).map(|(_, place, run)| (place, run)));
             // After the last position that was read there may be runs that were not read.
@@ -494,7 +503,7 @@ impl Draft {
         let first: Vec<_> = places.into_iter().take(count).collect();
         match self.base.scans.get(&scan) {
             Some(found) if first.len() < count && found.is_full() => {
-                let more = found.limit.saturating_mul(4).max(64);
+                let more = found.limit.saturating_mul(4);
                 self.without(ReadSet::default().scan(scan, more), first)
             }
             _ => Ok(first),
@@ -579,7 +588,8 @@ impl Draft {
     pub fn found<E>(&self, scan: &Scan, limit: u32) -> Decided<Vec<&Row>, E> {
         match self.base.scans.get(scan) {
             Some(found) if found.limit >= limit => Ok(self.rows_of(found)),
-            _ => self.without(ReadSet::default().scan(scan.clone(), limit), Vec::new()),
+            _ if self.probe(|reads| reads.scan(scan.clone(), limit)) => Ok(Vec::new()),
+            _ => need(ReadSet::default().scan(scan.clone(), limit)),
         }
     }
 

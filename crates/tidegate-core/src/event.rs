@@ -22,7 +22,11 @@ use crate::{
     key::Key,
     reads::Scan,
     row::{Deferred, Delivery, Event, Kind, Receipt, Row, RowKey, Source, Workspace},
-    run::{end, record::Until, wake},
+    run::{
+        end,
+        record::Until,
+        wake::{self, Reached},
+    },
     time::{Timestamp, rfc3339::OptionalTime},
 };
 
@@ -45,12 +49,14 @@ pub struct NewEvent {
     pub ts: Option<Timestamp>,
     /// When the event is delivered, if not at once (spec L23).
     pub deliver: Option<Until>,
+    /// Further members of the event, as a JSON object: its user, its version, its metadata.
+    pub attributes: Option<Payload>,
 }
 
 impl NewEvent {
     /// Creates an event without a deduplication id, which is delivered at once.
     pub fn new(name: impl Into<String>, data: Payload) -> Self {
-        Self { name: name.into(), data, dedupe_id: None, ts: None, deliver: None }
+        Self { name: name.into(), data, dedupe_id: None, ts: None, deliver: None, attributes: None }
     }
 
     /// Delivers the event at a time, and not at once. A time that has passed means at once.
@@ -76,8 +82,11 @@ pub struct Posted {
     pub deduped: bool,
     /// Number of waiting runs that the event woke in this transaction.
     pub woke: u32,
-    /// Whether more runs waited for the event than fit into one transaction. They are woken in
-    /// later transactions.
+    /// Number of runs that the event cancelled in this transaction, by their `cancelOn`.
+    #[serde(default, skip_serializing_if = "none")]
+    pub cancelled: u32,
+    /// Whether the event reaches more runs than fit into one transaction. They are woken or
+    /// cancelled in later transactions.
     pub waking: bool,
     /// The outcomes, one per triggered workflow.
     pub runs: Vec<Outcome>,
@@ -89,6 +98,12 @@ pub struct Posted {
 }
 
 impl Posted {
+    /// Creates the answer for an event that reaches no run now.
+    fn alone(id: EventId, deliver_at: Option<Timestamp>) -> Self {
+        let (runs, first) = (Vec::new(), Vec::new());
+        Self { id, deduped: false, woke: 0, cancelled: 0, waking: false, runs, first, deliver_at }
+    }
+
     /// Returns the first run among the outcomes, if there is one.
     pub fn run(&self) -> Option<RunId> {
         self.runs.iter().find_map(|outcome| outcome.verdict.run())
@@ -125,8 +140,7 @@ pub fn post(draft: &mut Draft, ws: &Workspace, event: &NewEvent) -> Decided<Post
         let waiting = missing.note(draft.event(id))?.flatten().filter(|it| it.is_deferred());
         let deliver_at = waiting.and_then(|event| event.delivery).map(|delivery| delivery.at);
         missing.settle()?;
-        let (woke, waking, runs) = (0, false, Vec::new());
-        return Ok(Posted { id, deduped: true, woke, waking, runs, first, deliver_at });
+        return Ok(Posted { deduped: true, first, ..Posted::alone(id, deliver_at) });
     }
     let deliver_at = delivery::planned(draft, event.deliver)?;
     let id = draft.new_event_id()?;
@@ -142,6 +156,7 @@ pub fn post(draft: &mut Draft, ws: &Workspace, event: &NewEvent) -> Decided<Post
         ts: event.ts,
         data: event.data.clone(),
         delivery: deliver_at.map(|at| Delivery { at, end: None }),
+        attributes: event.attributes.clone(),
     };
     draft.put(row.clone());
     if let Some(at) = deliver_at {
@@ -149,8 +164,7 @@ pub fn post(draft: &mut Draft, ws: &Workspace, event: &NewEvent) -> Decided<Post
         let delay_ms = event.deliver.and_then(Until::span);
         let deferred = Deferred { name, delay_ms, dedupe_id, request: None };
         delivery::defer(draft, &row, at, deferred);
-        let (woke, waking, runs, first) = (0, false, Vec::new(), Vec::new());
-        return Ok(Posted { id, deduped: false, woke, waking, runs, first, deliver_at });
+        return Ok(Posted::alone(id, deliver_at));
     }
     arrive(draft, &row, event.dedupe_id.is_some())
 }
@@ -159,7 +173,7 @@ pub fn post(draft: &mut Draft, ws: &Workspace, event: &NewEvent) -> Decided<Post
 /// triggers. The event has been recorded. `repeatable` if it has a `dedupeId`.
 pub(crate) fn arrive(draft: &mut Draft, row: &Event, repeatable: bool) -> Decided<Posted> {
     let ws = &row.ws;
-    let (woke, waking) = wake::post(draft, row)?;
+    let Reached { woke, cancelled, more: waking } = wake::post(draft, row)?;
     let catalog = draft.catalog(ws)?;
     let mut runs = Vec::new();
     for current in catalog.triggered(&row.name) {
@@ -172,8 +186,7 @@ pub(crate) fn arrive(draft: &mut Draft, row: &Event, repeatable: bool) -> Decide
     if repeatable {
         remember(draft, row, &runs)?;
     }
-    let (id, first, deliver_at) = (row.id, Vec::new(), None);
-    Ok(Posted { id, deduped: false, woke, waking, runs, first, deliver_at })
+    Ok(Posted { woke, cancelled, waking, runs, ..Posted::alone(row.id, None) })
 }
 
 /// Stores a receipt for each plain start, so that the answer to a repeated event can include it.
@@ -273,7 +286,7 @@ fn reject(
 /// Writes the receipt of a verdict, and returns the outcome.
 fn conclude(draft: &mut Draft, candidate: &Candidate<'_>, verdict: Verdict) -> Decided<Outcome> {
     receipts::write(draft, candidate, &verdict)?;
-    let Current { workflow, version } = candidate.current;
+    let Current { workflow, version, .. } = candidate.current;
     Ok(Outcome {
         app: workflow.app.clone(),
         workflow: workflow.name.clone(),
@@ -322,11 +335,12 @@ pub struct OutcomeView<'a> {
 impl Posted {
     /// Returns the answer as sent to the caller (spec events).
     pub fn view(&self) -> PostedView<'_> {
-        let Self { id, deduped, woke, waking, runs, first, deliver_at } = self;
+        let Self { id, deduped, woke, cancelled, waking, runs, first, deliver_at } = self;
         let runs = runs.iter().map(|outcome| RunOutcome::New(outcome.view()));
         let runs = runs.chain(first.iter().map(RunOutcome::First)).collect();
-        let (deduped, deliver_at) = (*deduped, *deliver_at);
-        PostedView { id: *id, deduped, deliver_at, woke: *woke, waking: *waking, runs }
+        let (id, deduped, deliver_at) = (*id, *deduped, *deliver_at);
+        let (woke, cancelled, waking) = (*woke, *cancelled, *waking);
+        PostedView { id, deduped, deliver_at, woke, cancelled, waking, runs }
     }
 
     /// Returns the JSON of [`Posted::view`].
@@ -350,14 +364,23 @@ pub struct PostedView<'a> {
     pub deliver_at: Option<Timestamp>,
     /// Number of waiting runs that the event woke in this transaction.
     pub woke: u32,
-    /// Whether more runs waited for the event than fit into one transaction. They are woken in
-    /// later transactions.
+    /// Number of runs that the event cancelled in this transaction, by their `cancelOn`; absent if
+    /// there is none.
+    #[serde(skip_serializing_if = "none")]
+    pub cancelled: u32,
+    /// Whether the event reaches more runs than fit into one transaction. They are woken or
+    /// cancelled in later transactions.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub waking: bool,
     /// The outcomes, one per triggered workflow; for a repeated event, the current outcomes of the
     /// first event.
     #[cfg_attr(feature = "schemars", schemars(with = "Vec<OutcomeView<'a>>"))]
     pub runs: Vec<RunOutcome<'a>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn none(count: &u32) -> bool {
+    *count == 0
 }
 
 /// Outcome of this event, or of the first event with the same `dedupeId`.

@@ -1,6 +1,10 @@
 //! `why`: explains why a run waits or how it ended, from the same rows that decisions read.
 
+mod waits;
+
 use serde::Serialize;
+
+use self::waits::{listeners, waiting};
 
 use crate::{
     catalog::Limit,
@@ -18,8 +22,8 @@ use crate::{
     key::Key,
     overrides::Override,
     row::{
-        Class, Closed, Ending, Fold, Gate, GateState, Given, Listener, ListenerEffect, Phase,
-        PlannedGate, Purpose, Row, RowKey, Run, Span, Wait, WaitOn, Workspace,
+        Class, Closed, Ending, Fold, Gate, GateState, Given, Phase, PlannedGate, Purpose, Row,
+        RowKey, Run, Span, Wait, WaitOn, Workspace,
     },
     run::lease::served,
     time::{
@@ -101,7 +105,9 @@ impl Awaited {
             WaitOn::Time => ("time", None, None),
             WaitOn::Retry => ("retry", None, None),
             WaitOn::Event { name, .. } => ("event", Some(name.clone()), None),
-            WaitOn::Signal { name } => ("signal", Some(name.clone()), None),
+            WaitOn::Signal { name } | WaitOn::Named { name } => {
+                ("signal", Some(name.clone()), None)
+            }
             WaitOn::Child { run } => ("child", None, Some(*run)),
             WaitOn::Before { run } => ("run", None, Some(*run)),
         };
@@ -464,7 +470,11 @@ fn in_the_way(run: &Run, gates: &[Binding]) -> Vec<RunId> {
     let holder = first.and_then(|gate| gate.stranded.first()).copied();
     let awaited = run.waits.iter().filter_map(|wait| match &wait.on {
         WaitOn::Child { run } | WaitOn::Before { run } => Some(*run),
-        WaitOn::Time | WaitOn::Retry | WaitOn::Event { .. } | WaitOn::Signal { .. } => None,
+        WaitOn::Time
+        | WaitOn::Retry
+        | WaitOn::Event { .. }
+        | WaitOn::Named { .. }
+        | WaitOn::Signal { .. } => None,
     });
     holder.into_iter().chain(awaited).collect()
 }
@@ -706,60 +716,6 @@ fn place_in_queue(gate: &Binding) -> String {
         (None, Some(place)) => format!("position {place} in the queue"),
         (None, None) => format!("beyond position {MAX_PLACE} in the queue"),
     }
-}
-
-fn waiting(run: &Run) -> String {
-    let each = run.waits.iter().map(|wait| {
-        let until = wait.until.map(|at| format!(" until {}", at.rfc3339())).unwrap_or_default();
-        let what = match &wait.on {
-            WaitOn::Time => "sleeps".to_owned(),
-            WaitOn::Retry if wait.pool.is_some() => {
-                let pool = wait.pool.as_deref().unwrap_or_default();
-                format!("waits for rateLimit of pool `{pool}`")
-            }
-            WaitOn::Retry => {
-                let failures = run.failures.get(&wait.step).copied().unwrap_or_default();
-                match run.deferrals.get(&wait.step) {
-                    Some(deferrals) => format!(
-                        "waits for its retry, failed attempts: {failures}, attempts that have \
-                         closed a gate: {deferrals},"
-                    ),
-                    None => format!("waits for its retry, failed attempts: {failures},"),
-                }
-            }
-            WaitOn::Event { name, .. } => format!("waits for an event `{name}`"),
-            WaitOn::Signal { name } => format!("waits for a signal `{name}`"),
-            WaitOn::Child { run } => format!("waits for its child {run}"),
-            WaitOn::Before { run } => return format!("it starts when {run} has completed"),
-        };
-        match wait.step.as_str() {
-            // The error of a handler outside all steps.
-            "" => format!("the handler {what}{until}"),
-            step => format!("step `{step}` {what}{until}"),
-        }
-    });
-    each.collect::<Vec<_>>().join("; ")
-}
-
-/// Returns the events that cancel the run, and those in its inbox.
-fn listeners(run: &Run) -> String {
-    let each = run.listeners.iter().map(|listener| {
-        let Listener { name, until, effect, .. } = listener;
-        let until = until.map(|at| format!(" until {}", at.rfc3339())).unwrap_or_default();
-        match effect {
-            ListenerEffect::Cancel => {
-                format!("; it is cancelled by an event `{name}` of its values{until}")
-            }
-            ListenerEffect::Keep { kept: 0, .. } => String::new(),
-            ListenerEffect::Keep { kept, dropped: 0, .. } => {
-                format!("; its inbox has {kept} of `{name}`")
-            }
-            ListenerEffect::Keep { kept, dropped, .. } => {
-                format!("; its inbox has {kept} of `{name}`, and {dropped} found no room")
-            }
-        }
-    });
-    each.collect()
 }
 
 /// Explains the run of a deferred request.

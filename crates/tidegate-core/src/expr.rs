@@ -19,6 +19,7 @@
 //! ```
 
 mod bind;
+mod check;
 mod error;
 mod eval;
 mod formula;
@@ -72,7 +73,7 @@ pub struct Expr {
 }
 
 /// Rules for values of unexpected types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
     /// Operands of different types and unknown variables are errors. For Tidegate's definitions.
     Strict,
@@ -91,6 +92,12 @@ impl Expr {
             return Err(ExprError::new(ExprErrorKind::TooLong, 0, message));
         }
         Ok(Expr { root: parse::parse(text, MAX_NODES)? })
+    }
+
+    /// Checks that no part fails that is the same for every event, such as `1 / 0`. Values of
+    /// different types are errors, as in [`Mode::Strict`].
+    pub fn check(&self) -> Result<(), ExprError> {
+        check::constants(&self.root)
     }
 
     /// Evaluates the expression with these variables.
@@ -144,6 +151,12 @@ impl Expr {
     /// Returns the path `a.b`, if the expression is `event.data.a.b`.
     pub fn as_path(&self) -> Option<Path> {
         bind::data_path(&self.root, "event")
+    }
+
+    /// Returns the pairs of paths of `other.data.a == own.data.b && …`, each with the path in `other`
+    /// first; none if the expression has another form.
+    pub fn equal_paths(&self, other: &str, own: &str) -> Option<Vec<(Path, Path)>> {
+        bind::equal_paths(&self.root, other, own)
     }
 
     /// Returns the names of all variables that an evaluation needs.

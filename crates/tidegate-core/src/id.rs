@@ -66,7 +66,7 @@ fn parse(kind: &'static str, text: &str) -> Result<(Seq, u64), IdError> {
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $kind:literal) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name {
             /// The number by which the store finds the row.
             pub seq: Seq,
@@ -77,6 +77,14 @@ macro_rules! id {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 print(f, $kind, self.seq, self.salt)
+            }
+        }
+
+        /// Writes the id as people see it everywhere else, so that a log or a failed assertion can
+        /// be searched for.
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
             }
         }
 

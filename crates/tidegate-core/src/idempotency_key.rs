@@ -12,7 +12,7 @@ use crate::{
     delivery::CancelledDelivery,
     draft::{Decided, Draft, Stop},
     event::{Outcome, Posted},
-    id::ChoreId,
+    id::{ChoreId, RunId},
     json::Payload,
     overrides::{Overridden, Purged},
     row::{Reply, Row, RowKey, Workspace},
@@ -126,6 +126,7 @@ enum StoredAnswer {
     Overridden(Box<Overridden>),
     Purged(Purged),
     Undelivered(Box<CancelledDelivery>),
+    Signalled(RunId),
     Done,
 }
 
@@ -147,8 +148,10 @@ impl StoredAnswer {
             Answer::Overridden(overridden) => Self::Overridden(overridden),
             Answer::Purged(purged) => Self::Purged(purged),
             Answer::Undelivered(cancelled) => Self::Undelivered(cancelled),
+            Answer::Signalled(Some(run)) => Self::Signalled(run),
             Answer::Done => Self::Done,
-            Answer::Admitted(_)
+            Answer::Signalled(None)
+            | Answer::Admitted(_)
             | Answer::AdmittedBoth(_, None)
             | Answer::Leased(_)
             | Answer::Recorded(_)
@@ -182,6 +185,7 @@ impl From<StoredAnswer> for Answer {
             StoredAnswer::Left(chore) => Self::Left(chore),
             StoredAnswer::Overridden(overridden) => Self::Overridden(overridden),
             StoredAnswer::Purged(purged) => Self::Purged(purged),
+            StoredAnswer::Signalled(run) => Self::Signalled(Some(run)),
             StoredAnswer::Undelivered(cancelled) => Self::Undelivered(cancelled),
             StoredAnswer::Done => Self::Done,
         }

@@ -15,6 +15,7 @@ pub mod delivery;
 pub mod doctor;
 pub mod draft;
 pub mod event;
+pub mod expected;
 pub mod explain;
 pub mod expr;
 pub mod flow;

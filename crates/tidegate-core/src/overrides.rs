@@ -24,12 +24,14 @@ use crate::{
     catalog::Limit,
     command::Refusal,
     draft::{Decided, Draft, Stop},
+    flow::fair::MAX_WEIGHT,
     id::Seq,
     json::Payload,
     pool::PoolRefusal,
     reads::Scan,
     row::{
-        Chore, Class, Def, Gate, GateKey, GateState, Numbers, Row, RowKey, Scope, Work, Workspace,
+        Chore, Class, Def, Gate, GateKey, GateState, LanePlace, Numbers, Row, RowKey, Work,
+        Workspace,
     },
     run::chore,
     time::{Timestamp, rfc3339::OptionalTime},
@@ -64,6 +66,9 @@ pub struct Fields {
     /// The maximum number of arrivals at once, for `throttle` and `rateLimit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
+    /// The weight of the target's value of `fair`, from 1 to 1,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
     /// Whether first starts of a workflow, or all entries into a pool, are paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
@@ -362,13 +367,16 @@ fn check_target(draft: &Draft, ws: &Workspace, target: &Target) -> Decided<()> {
 fn check_fields(draft: &Draft, ws: &Workspace, target: &Target, fields: &Fields) -> Decided<()> {
     let bad = |problem: String| refused(OverrideRefusal::BadField(problem));
     let word = target.word();
-    let rated = matches!(target.control, Some(Limited::Throttle | Limited::RateLimit));
+    let valued = target.value.is_some();
+    let rated = matches!(target.control, Some(Limited::Throttle | Limited::RateLimit)) && !valued;
+    let closes = target.control != Some(Limited::RateLimit) && !valued;
     let given = [
-        ("limit", fields.limit.is_some(), target.control.is_some()),
+        ("limit", fields.limit.is_some(), target.control.is_some() && !valued),
         ("perMs", fields.per_ms.is_some(), rated),
         ("burst", fields.burst.is_some(), rated),
+        ("weight", fields.weight.is_some(), valued),
         ("paused", fields.paused.is_some(), target.control.is_none()),
-        ("closedUntil", fields.closed_until.is_some(), target.control != Some(Limited::RateLimit)),
+        ("closedUntil", fields.closed_until.is_some(), closes),
     ];
     if let Some((name, ..)) = given.iter().find(|(_, given, allowed)| *given && !allowed) {
         let fix = match target.pool {
@@ -377,6 +385,10 @@ fn check_fields(draft: &Draft, ws: &Workspace, target: &Target, fields: &Fields)
         };
         return bad(match *name {
             "paused" => format!("`paused` does not belong to `{word}`: {fix}"),
+            "weight" => "`weight` needs `value` in the target: the value of `fair.by`".to_owned(),
+            name if valued => {
+                format!("`{name}` does not belong to a `value`, which has only a `weight`")
+            }
             name => format!("`{name}` does not belong to `{word}`"),
         });
     }
@@ -393,20 +405,21 @@ fn check_fields(draft: &Draft, ws: &Workspace, target: &Target, fields: &Fields)
     if let Some((name, _)) = zero.iter().find(|(_, zero)| *zero) {
         return bad(format!("{name} must be at least 1, got 0; use `paused` to start no runs"));
     }
+    if let Some(weight) = fields.weight.filter(|it| !(1..=MAX_WEIGHT).contains(it)) {
+        return bad(format!("weight must be from 1 to {MAX_WEIGHT}, got {weight}"));
+    }
     if let Some(at) = fields.closed_until.filter(|at| *at <= draft.now()) {
         let (at, now) = (at.rfc3339(), draft.now().rfc3339());
         return bad(format!("closedUntil must be in the future, got {at}; it is {now}"));
     }
-    let (app, name) = target.owner();
-    let scope = Scope {
-        ws: ws.clone(),
-        class: target.class(),
-        app: app.to_owned(),
-        name: name.to_owned(),
-        slot: target.slot().to_owned(),
-        key: crate::key::Key::Whole,
-    };
+    let scope = target.scope(ws);
     let catalog = draft.definitions(ws)?;
+    if valued && catalog.fair(&scope).is_none() {
+        let (_, name) = target.owner();
+        let problem =
+            format!("the {word} of `{name}` has no `fair`, so its values have no weights");
+        return refused(OverrideRefusal::BadTarget(problem));
+    }
     let follows = matches!(scope.class, Class::RateLimit | Class::PoolRateLimit);
     for numbers in [Numbers::Lowest, Numbers::Highest] {
         if let Limit::Rates(rates) = catalog.defined_limit(&scope, numbers)
@@ -465,6 +478,10 @@ fn put(
         None => None,
     };
     mark(draft, ws, target, target.ranges(ws))?;
+    if target.is_of_starts() && may_pause(before.as_ref(), after.as_ref()) {
+        let work = Work::HoldBack { target: target.clone(), from: LanePlace::FIRST };
+        chore::leave(draft, ws, None, work)?;
+    }
     let row = OverrideRow { lane, target: target.clone(), over: after.map(Arc::new), expiry };
     // The name has no meaning; it has to be different for every row.
     let (app, name, body) = (OVERRIDES.to_owned(), lane.to_string(), payload(&row));
@@ -472,6 +489,17 @@ fn put(
     let (released, assigned, deployed) = (None, None, false);
     draft.define(Def { lane, ws, app, name, version, body, released, assigned, deployed })?;
     Ok(before)
+}
+
+/// Whether a change of an override may pause runs that were not paused before.
+fn may_pause(before: Option<&Override>, after: Option<&Override>) -> bool {
+    let closing = |it: Option<&Override>| it.and_then(|it| it.fields.closing());
+    match (closing(before), closing(after)) {
+        (before, Some(true)) => before != Some(true),
+        // The end of an exception from a pause.
+        (before, None) => before == Some(false),
+        (_, Some(false)) => false,
+    }
 }
 
 fn payload(value: &impl Serialize) -> Payload {

@@ -99,6 +99,8 @@ pub enum Scan {
     /// Waits for events of this name with this path and value, by run and step, after the given
     /// run and step.
     Waits(Workspace, String, String, Vec<u8>, Seq, String),
+    /// Runs whose first listener has this number, by number, from the given one on. A hint.
+    Listening(i64, Seq),
     /// Signals of this name in a run's inbox, oldest first.
     Inbox(Seq, String),
     /// Receipts of an event.
@@ -252,61 +254,25 @@ impl ReadSet {
 
     /// Adds all reads of another set.
     pub fn merge(&mut self, other: ReadSet) {
-        let mut all = std::mem::take(self);
         for (latch, mode) in other.latches {
-            all = all.latch(latch, mode);
+            let held = self.latches.entry(latch).or_insert(mode);
+            *held = mode.max(*held);
         }
         for (scan, limit) in other.scans {
-            all = all.scan(scan, limit);
+            let wanted = self.scans.entry(scan).or_default();
+            *wanted = limit.max(*wanted);
         }
         for (count, limit) in other.counts {
-            all = all.count(count, limit);
+            let wanted = self.counts.entry(count).or_default();
+            *wanted = limit.max(*wanted);
         }
-        all.catalogs.extend(other.catalogs);
-        all.rows.extend(other.rows);
-        *self = all;
+        self.catalogs.extend(other.catalogs);
+        self.rows.extend(other.rows);
     }
 
     /// Whether the set has no reads.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
-    }
-}
-
-/// The paths on which runs wait for events, by workspace and event name, as earlier transactions
-/// have read them: a prediction. With it the first round trip of a post reads the waits and takes
-/// their latches; otherwise the transaction has to start again.
-#[derive(Clone, Debug, Default)]
-pub struct ExpectedPaths(BTreeMap<(Workspace, String), Vec<String>>);
-
-/// Maximum number of event names whose paths are remembered. Names beyond it cost a round trip.
-const MAX_EXPECTED: usize = 1000;
-
-impl ExpectedPaths {
-    /// Returns the paths of one event name.
-    pub(crate) fn of(&self, ws: &Workspace, name: &str) -> &[String] {
-        let paths = self.0.get(&(ws.clone(), name.to_owned()));
-        paths.map_or(&[], Vec::as_slice)
-    }
-
-    /// Returns the paths after those that a transaction has read; none if they are the same.
-    pub fn learn(&self, snapshot: &Snapshot) -> Option<Self> {
-        let mut learned: Option<Self> = None;
-        for scan in snapshot.scans.keys() {
-            let Scan::WaitPaths(ws, name) = scan else { continue };
-            let path = |row: &Row| {
-                if let Row::WaitPath(row) = row { Some(row.path.clone()) } else { None }
-            };
-            let paths: Vec<String> = snapshot.found(scan).into_iter().filter_map(path).collect();
-            if self.of(ws, name) != paths {
-                let learned = learned.get_or_insert_with(|| self.clone());
-                if learned.0.len() >= MAX_EXPECTED {
-                    learned.0.clear();
-                }
-                learned.0.insert((ws.clone(), name.clone()), paths);
-            }
-        }
-        learned
     }
 }
 

@@ -111,7 +111,8 @@ fn defer(
     let (id, at, kind, ts) = (draft.new_event_id()?, draft.now(), Kind::Request, None);
     let delivery = Some(Delivery { at: deliver_at, end: None });
     let (ws, data) = (ws.clone(), request.data());
-    let event = Event { id, ws, kind, name: name.clone(), at, ts, data, delivery };
+    let attributes = None;
+    let event = Event { id, ws, kind, name: name.clone(), at, ts, data, delivery, attributes };
     draft.put(event.clone());
     let (app, function_key) = (request.app.clone(), request.function_key.clone());
     let of = DeferredRequest { app: app.clone(), function_key, max_wait_ms: request.max_wait_ms };
@@ -315,7 +316,8 @@ fn start(
     let current = open(&catalog, app, name)?;
     let (id, at, ts, delivery) = (draft.new_event_id()?, draft.now(), None, None);
     let (ws, name) = (ws.clone(), name.to_owned());
-    let event = Event { id, ws, kind, name, at, ts, data, delivery };
+    let attributes = None;
+    let event = Event { id, ws, kind, name, at, ts, data, delivery, attributes };
     draft.put(event.clone());
     consider(draft, &event.ws, current, &event, origin, function_key)
 }

@@ -116,6 +116,7 @@ pub fn miss(draft: &mut Draft, occurrence: &Occurrence, missed: Missed) -> Decid
         ts: None,
         data: Payload::from_value(&data),
         delivery: None,
+        attributes: None,
     });
     let mut verdict = json!({
         "outcome": "skipped",

@@ -207,6 +207,10 @@ impl World {
                 let same = same && (wait.run, &wait.step) > (*run, step);
                 (same && wait.path == *path && wait.value == *value).then(Order::default)
             }
+            (Scan::Listening(number, from), Row::Run(run)) => {
+                let same = run.listens() == Some(*number) && run.id.seq >= *from;
+                same.then(Order::default)
+            }
             (Scan::Inbox(run, name), Row::Signal(signal)) => {
                 (signal.run == *run && signal.name == *name).then(Order::default)
             }

@@ -258,7 +258,7 @@ fn release_def(
     def.released = Some(release);
     def.deployed = by == By::Registration;
     let version = Version::new(def.clone().into());
-    let current = Current { version, workflow: workflow.clone().into() };
+    let current = Current::new(version, workflow.clone().into());
     let policy = workflow.handoff.as_ref().map(|handoff| handoff.on_new_version);
     let adopts = matches!(policy, Some(OnNewVersion::Supersede | OnNewVersion::Drain));
     let (mut older, mut lacking, mut stranded) = (0, Vec::new(), 0);

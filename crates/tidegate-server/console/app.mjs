@@ -21,6 +21,7 @@ const PAGES = /** @type {[string, string, () => Promise<{ default: any }>][]} */
   ['pools', 'Pools', () => import('./pages/pools.mjs')],
   ['streams', 'Streams', () => import('./pages/streams.mjs')],
   ['flows', 'Flows & Schedules', () => import('./pages/flows.mjs')],
+  ['audit', 'Audit log', () => import('./pages/audit.mjs')],
   ['try', 'Try it', () => import('./pages/try.mjs')],
 ]);
 

@@ -11,9 +11,9 @@ use std::{
 
 use axum::body::Bytes;
 use reqwest::{
-    Client, Response, StatusCode, Url,
+    Client, Method, Response, StatusCode, Url,
     dns::{Addrs, Name, Resolve, Resolving},
-    header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER},
+    header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER},
     redirect,
 };
 use serde_json::value::RawValue;
@@ -148,6 +148,14 @@ pub(crate) struct Calls {
 /// Timeout for connecting. It is part of the timeout of the call.
 const CONNECT: Duration = Duration::from_secs(10);
 
+/// Time after which an unused connection is closed. Services close theirs, too, Node.js after five
+/// seconds: a call that is sent on a connection at that moment fails.
+const IDLE: Duration = Duration::from_secs(4);
+
+/// Interval at which a silent connection is probed, so that a call notices early that the machine of
+/// its service is gone.
+const PROBE: Duration = Duration::from_secs(15);
+
 impl Calls {
     pub(crate) fn new(
         private: Private,
@@ -159,6 +167,8 @@ impl Calls {
             .redirect(redirect::Policy::none())
             .no_proxy()
             .connect_timeout(CONNECT)
+            .pool_idle_timeout(IDLE)
+            .tcp_keepalive(PROBE)
             .user_agent(concat!("tidegate/", env!("CARGO_PKG_VERSION")))
             .build()?;
         Ok(Self { client, private, silence, secrets: secrets.into(), on_too_many: None })
@@ -265,13 +275,7 @@ impl Calls {
         body: String,
         settled: &Mutex<Vec<(String, u32)>>,
     ) -> Result<Box<RawValue>> {
-        let url = Url::parse(url).map_err(|error| StepError::from(error).fatal())?;
-        // Only a literal IP address is checked here: the resolver checks host names.
-        if let Some(address) = address(&url)
-            && !self.private.allows(address)
-        {
-            return Err(StepError::coded("PrivateAddress", refused(&address.to_string())).fatal());
-        }
+        let url = self.vetted(url)?;
         let id = ctx.idempotency_key(STEP);
         let mut request = self.client.post(url);
         if !self.secrets.is_empty() {
@@ -319,9 +323,55 @@ impl Calls {
     }
 }
 
+/// Request of a protocol whose responses are read as a whole.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// Maximum time without a byte of the response.
+    pub(crate) silence: Duration,
+    /// Maximum size of the response's body.
+    pub(crate) max_bytes: usize,
+}
+
+/// Response of an [`Exchange`].
+#[derive(Debug)]
+pub(crate) struct Exchanged {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Calls {
+    /// Parses a URL and checks that it has no forbidden IP address. The resolver checks host names.
+    pub(crate) fn vetted(&self, url: &str) -> Result<Url> {
+        let url = Url::parse(url).map_err(|error| StepError::from(error).fatal())?;
+        match address(&url) {
+            Some(address) if !self.private.allows(address) => {
+                let message = refused(&address.to_string());
+                Err(StepError::coded("PrivateAddress", message).fatal())
+            }
+            Some(_) | None => Ok(url),
+        }
+    }
+
+    /// Sends a request to a [vetted](Self::vetted) URL, and returns the response, whatever its
+    /// status is.
+    pub(crate) async fn exchange(&self, exchange: Exchange) -> Result<Exchanged> {
+        let Exchange { method, url, headers, body, silence, max_bytes } = exchange;
+        let request = self.client.request(method, url).headers(headers).body(body);
+        let mut response = heard(silence, request.send()).await?;
+        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
+        let body = body_of_at_most(max_bytes, Answer { response, silence }).await?;
+        Ok(Exchanged { status, headers, body })
+    }
+}
+
 /// Returns how long the service refuses calls, if it says so in a response 429 or 503.
 fn too_many(response: &Response) -> Option<Duration> {
-    refuses_calls(response).then(|| asked_delay(response))?
+    refuses_calls(response).then(|| asked_delay(response.headers(), SystemClock.now()))?
 }
 
 /// Whether the response says that the service has too many calls.
@@ -330,9 +380,8 @@ fn refuses_calls(response: &Response) -> bool {
 }
 
 /// Returns the delay in the header `Retry-After`.
-fn asked_delay(response: &Response) -> Option<Duration> {
-    let text = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
-    retry_after(text, SystemClock.now())
+pub(crate) fn asked_delay(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now)
 }
 
 /// Name of the response header with the units that a run has really taken of pools:
@@ -400,7 +449,7 @@ async fn read(answer: Answer) -> Result<Box<RawValue>> {
         let kind = kind.to_str().unwrap_or_default();
         kind.starts_with("application/json") || kind.contains("+json")
     });
-    let again = asked_delay(response);
+    let again = asked_delay(response.headers(), SystemClock.now());
     if status.is_success() {
         return value(&body(answer).await?, json);
     }
@@ -422,15 +471,20 @@ async fn read(answer: Answer) -> Result<Box<RawValue>> {
 /// run would wait for years.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Parses `Retry-After`: seconds, or an HTTP date.
+/// Parses `Retry-After`: seconds, an HTTP date, or a date of RFC 3339, which Inngest's SDKs send.
 fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     let text = text.trim();
     let time = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         text.parse().map_or(MAX_RETRY_AFTER, Duration::from_secs)
     } else {
-        let now = UNIX_EPOCH + Duration::from_micros(u64::try_from(now.micros()).ok()?);
-        let at = httpdate::parse_http_date(text).ok()?;
-        at.duration_since(now).unwrap_or_default()
+        match Timestamp::parse_rfc3339(text) {
+            Some(at) => Duration::from_millis(now.ms_until(at)),
+            None => {
+                let now = UNIX_EPOCH + Duration::from_micros(u64::try_from(now.micros()).ok()?);
+                let at = httpdate::parse_http_date(text).ok()?;
+                at.duration_since(now).unwrap_or_default()
+            }
+        }
     };
     Some(time.min(MAX_RETRY_AFTER))
 }
@@ -441,19 +495,24 @@ const LONGEST_BODY: Duration = Duration::from_millis(MAX_CALL_TIMEOUT_MS);
 
 /// Reads the whole body, within the limits of size and time.
 async fn body(answer: Answer) -> Result<Vec<u8>> {
-    tokio::time::timeout(LONGEST_BODY, all_parts(answer)).await.unwrap_or_else(|_| {
+    body_of_at_most(MAX_VALUE_BYTES, answer).await
+}
+
+async fn body_of_at_most(max_bytes: usize, answer: Answer) -> Result<Vec<u8>> {
+    let parts = all_parts(max_bytes, answer);
+    tokio::time::timeout(LONGEST_BODY, parts).await.unwrap_or_else(|_| {
         let minutes = LONGEST_BODY.as_secs() / 60;
         let message = format!("the response did not end within {minutes} minutes");
         Err(StepError::coded("CallTimedOut", message).overload())
     })
 }
 
-async fn all_parts(mut answer: Answer) -> Result<Vec<u8>> {
+async fn all_parts(max_bytes: usize, mut answer: Answer) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while let Some(chunk) = answer.chunk().await? {
         bytes.extend_from_slice(&chunk);
-        if bytes.len() > MAX_VALUE_BYTES {
-            let message = format!("the response has more than {MAX_VALUE_BYTES} bytes");
+        if bytes.len() > max_bytes {
+            let message = format!("the response has more than {max_bytes} bytes");
             return Err(StepError::coded("AnswerTooLarge", message).fatal());
         }
     }
@@ -496,6 +555,8 @@ mod tests {
             ("Sun Nov  6 08:50:37 1994", seconds(60)),
             ("Sun, 06 Nov 1994 08:00:00 GMT", seconds(0)),
             ("Thu, 06 Nov 2194 08:00:00 GMT", Some(MAX_RETRY_AFTER)),
+            ("1994-11-06T08:50:37.000Z", seconds(60)),
+            ("1994-11-06T08:00:00Z", seconds(0)),
             ("soon", None),
             ("-1", None),
             ("1.5", None),

@@ -1,6 +1,7 @@
 //! Settings: defaults, overridden by the file, then the environment, then flags. Each value records
 //! its source.
 
+mod inngest;
 mod postgres;
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc};
@@ -68,11 +69,11 @@ const SETTINGS: [Setting; 12] = [
 ];
 
 /// Tables of the config file that contain settings. A setting in a table is named `table.name`.
-const SECTIONS: [&str; 1] = ["postgres"];
+const SECTIONS: [&str; 2] = ["inngest", "postgres"];
 
 /// Returns all settings; those of sections come last.
 fn settings() -> impl Iterator<Item = &'static Setting> {
-    SETTINGS.iter().chain(&postgres::SETTINGS)
+    SETTINGS.iter().chain(&inngest::SETTINGS).chain(&postgres::SETTINGS)
 }
 
 /// Source of a value; later sources win.
@@ -99,6 +100,8 @@ impl fmt::Display for Source {
 #[derive(Debug)]
 pub(crate) struct Config {
     values: BTreeMap<&'static str, (String, Source)>,
+    /// Whether these are the settings of `tidegate dev`.
+    dev: bool,
     pub(crate) workspace: String,
     /// Declarations of pools of the config file.
     pub(crate) pools: Vec<Value>,
@@ -155,7 +158,7 @@ impl Config {
                 values.insert(name, (value.clone(), Source::Flag));
             }
         }
-        Ok(Self { values, workspace, pools, workflows, flows, ways })
+        Ok(Self { values, dev: false, workspace, pools, workflows, flows, ways })
     }
 
     /// Returns the value of a setting as text.
@@ -189,16 +192,32 @@ impl Config {
         })
     }
 
+    /// Returns the values of a setting that is a list: a list of the file, or text with commas.
+    pub(crate) fn list(&self, name: &str) -> anyhow::Result<Vec<String>> {
+        let text = self.text(name);
+        let items: Vec<String> = if text.starts_with('[') {
+            serde_json::from_str(text)
+                .with_context(|| format!("`{name}` must be a list of texts, got {text}"))?
+        } else {
+            text.split(',').map(|item| item.trim().to_owned()).collect()
+        };
+        Ok(items.into_iter().filter(|it| !it.is_empty()).collect())
+    }
+
+    /// Marks the settings as those of `tidegate dev`.
+    pub(crate) fn for_dev(self) -> Self {
+        Self { dev: true, ..self }
+    }
+
+    /// Whether this is `tidegate dev`.
+    pub(crate) fn is_dev(&self) -> bool {
+        self.dev
+    }
+
     /// Returns the workspaces to serve. The workspace of the config file is the first.
     pub(crate) fn workspaces(&self) -> anyhow::Result<Vec<Workspace>> {
-        let text = self.text("workspaces");
-        let names: Vec<String> = if text.starts_with('[') {
-            serde_json::from_str(text)
-                .with_context(|| format!("`workspaces` must be a list of names, got {text}"))?
-        } else {
-            text.split(',').map(|name| name.trim().to_owned()).collect()
-        };
-        let others = names.into_iter().filter(|it| !it.is_empty() && *it != self.workspace);
+        let names = self.list("workspaces")?;
+        let others = names.into_iter().filter(|it| *it != self.workspace);
         Ok(std::iter::once(self.workspace.clone()).chain(others).map(Into::into).collect())
     }
 
@@ -286,7 +305,7 @@ fn with_sections(read: Map<String, Value>) -> anyhow::Result<Vec<(String, Value)
 fn known_beside(name: &str) -> String {
     let section = |name: &str| name.split_once('.').map(|(section, _)| section.to_owned());
     let here = settings().map(|it| it.name).filter(|it| section(it) == section(name));
-    let others = ["workspace", "app", "pool", "workflow", "flow", "[postgres]"];
+    let others = ["workspace", "app", "pool", "workflow", "flow", "[inngest]", "[postgres]"];
     let others = others.into_iter().filter(|_| section(name).is_none());
     others.chain(here).collect::<Vec<_>>().join(", ")
 }

@@ -27,6 +27,7 @@ use self::{judge::Seen, ledger::Ledger, town::Town};
 use crate::{
     call::{Calls, Private},
     http::{self, Access, App},
+    inngest::Inngest,
     listen::{self, Routes},
     metrics, serve,
 };
@@ -91,10 +92,12 @@ pub(crate) async fn run(demo: Demo, out: &mut impl Write) -> anyhow::Result<()> 
     let ([engine, printer], ledger) = begin(&demo, &folder).await?;
     let access = Arc::new(Access::new(vec![DEFAULT_WORKSPACE.into()], true));
     let ways = Arc::new(world::ways()?);
+    let calls = Calls::new(Private::Loopback, Duration::from_secs(30), Vec::new())?;
     let app = App {
         engine: engine.clone(),
         access,
         ways,
+        inngest: Inngest::without_apps(calls),
         requests: http::Underway::default(),
         demo: true,
     };

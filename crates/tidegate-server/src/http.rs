@@ -53,9 +53,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tidegate::Engine;
 
-pub(crate) use self::{access::Access, doctor::ReportView, schema::DateTime, underway::Underway};
-use self::{body::MAX_BODY_BYTES, middleware::Caller, operation::Operation, problem::Problem};
-use crate::ingress::Ingress;
+pub(crate) use self::{
+    access::Access, body::MAX_BODY_BYTES, doctor::ReportView, middleware::in_time as read_body,
+    problem::Problem, schema::DateTime, underway::Underway,
+};
+use self::{middleware::Caller, operation::Operation};
+use crate::{
+    ingress::Ingress,
+    inngest::{self, Inngest},
+};
 
 /// State that all request handlers share.
 #[derive(Clone, Debug)]
@@ -64,6 +70,8 @@ pub(crate) struct App {
     pub(crate) access: Arc<Access>,
     /// Ingress definitions of the config file.
     pub(crate) ways: Arc<Ingress>,
+    /// Keys and apps of Inngest's SDKs.
+    pub(crate) inngest: Inngest,
     /// Requests in progress.
     pub(crate) requests: Underway,
     /// Whether this is `tidegate demo`: the console then offers a tour.
@@ -71,7 +79,8 @@ pub(crate) struct App {
 }
 
 /// Returns all operations of the API. The router, the OpenAPI document and the access matrix are
-/// built from this list: an operation that is not in it cannot be called.
+/// built from this list: an operation that is not in it cannot be called. Endpoints of other
+/// protocols have lists of their own.
 fn operations() -> Vec<Operation> {
     let health = Operation::get("/health", "health", health)
         .says("Check that the server process is alive.")
@@ -115,6 +124,7 @@ fn operations() -> Vec<Operation> {
 pub(crate) fn router(app: App) -> Router {
     let live = console_feed::Live::begin(&app.engine, app.access.workspaces());
     let routes = operations().into_iter().map(|operation| operation.into_route(&app));
+    let routes = routes.chain(inngest::routes(&app));
     routes
         .fold(console::routes(), |router, (path, route)| router.route(path, route))
         .fallback(no_route)

@@ -7,9 +7,11 @@ mod call;
 mod client;
 mod config;
 mod demo;
+mod dev;
 mod exit;
 mod http;
 mod ingress;
+mod inngest;
 mod keys;
 mod listen;
 mod load;
@@ -39,6 +41,7 @@ use crate::{
     client::{Ask, Remote},
     config::Config,
     demo::Demo,
+    dev::Dev,
     load::Load,
     log::Log,
     operate::Operate,
@@ -50,7 +53,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Durable workflow engine with flow control.
 #[derive(Debug, Parser)]
-#[command(name = "tidegate", version)]
+#[command(name = "tidegate", version = env!("TIDEGATE_VERSION"))]
 struct Arguments {
     #[command(flatten)]
     remote: Remote,
@@ -62,6 +65,8 @@ struct Arguments {
 enum Command {
     /// Run a demo with live traffic and open it in the console.
     Demo(Demo),
+    /// Run everything for the development of an app: engine, console, sync of the app.
+    Dev(Dev),
     /// Run the server: the HTTP API, and the workflows that are called by URL.
     Serve(Settings),
     /// Show the settings.
@@ -105,8 +110,11 @@ struct Settings {
 
 impl Settings {
     fn load(&self) -> anyhow::Result<Config> {
-        let flags = [("store", self.store.clone()), ("listen", self.listen.clone())];
-        Config::load(self.config.as_deref(), |name| std::env::var(name).ok(), &flags)
+        self.load_with(&[("store", self.store.clone()), ("listen", self.listen.clone())])
+    }
+
+    fn load_with(&self, flags: &[(&'static str, Option<String>)]) -> anyhow::Result<Config> {
+        Config::load(self.config.as_deref(), |name| std::env::var(name).ok(), flags)
     }
 }
 
@@ -132,7 +140,7 @@ fn main() -> ExitCode {
 
 /// Commands that neither call a server nor read the file of `--file`: the flags of [`Remote`] are
 /// not allowed with them.
-const WITHOUT_REMOTE: [&str; 3] = ["demo", "serve", "config"];
+const WITHOUT_REMOTE: [&str; 4] = ["demo", "dev", "serve", "config"];
 
 /// Parses the command line. A flag that a command does not use is not in its help, and is an error.
 fn arguments() -> anyhow::Result<Arguments> {
@@ -172,19 +180,13 @@ async fn run() -> anyhow::Result<()> {
     let Arguments { remote, command } = arguments()?;
     match command {
         Command::Demo(demo) => demo::run(demo, out).await,
+        Command::Dev(dev) => {
+            let config = dev.load()?;
+            dev.prepare()?;
+            serve_logged(config, move || dev.load(), out).await
+        }
         Command::Serve(settings) => {
-            let config = settings.load()?;
-            let filter = EnvFilter::try_new(config.text("log"))?;
-            let stderr = std::io::stderr();
-            // Colours are used only on a terminal: in a file the escape codes would make searches
-            // fail.
-            let ansi = stderr.is_terminal();
-            let log = Log::to(stderr)?;
-            let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi);
-            lines.with_writer(log.clone()).init();
-            let ended = serve::serve(config, move || settings.load(), out).await;
-            log.flush();
-            ended
+            serve_logged(settings.load()?, move || settings.load(), out).await
         }
         Command::Config { command: ConfigCommand::Print(settings) } => {
             print(out, &settings.load()?.print())
@@ -196,6 +198,24 @@ async fn run() -> anyhow::Result<()> {
         Command::Operate(operate) => operate::run(&remote, operate, out).await,
         Command::Ask(ask) => client::run(&remote, ask, out).await,
     }
+}
+
+/// Serves, and writes the log to standard error.
+async fn serve_logged(
+    config: Config,
+    load: impl Fn() -> anyhow::Result<Config> + Send + Sync + 'static,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(config.text("log"))?;
+    let stderr = std::io::stderr();
+    // Colours are used only on a terminal: in a file the escape codes would make searches fail.
+    let ansi = stderr.is_terminal();
+    let log = Log::to(stderr)?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi);
+    lines.with_writer(log.clone()).init();
+    let ended = serve::serve(config, load, out).await;
+    log.flush();
+    ended
 }
 
 fn print(out: &mut impl Write, text: &str) -> anyhow::Result<()> {

@@ -11,12 +11,14 @@ use tidegate_core::{
     row::Workspace,
 };
 use tidegate_store::{MemoryStore, PostgresStore, SqliteStore, Store, SystemClock};
-use tokio::{net::TcpListener, signal::unix, sync::oneshot};
+use tokio::{net::TcpListener, signal::unix, sync::watch};
 
 use crate::{
     call::Calls,
     config::{Config, Location},
+    dev,
     http::{self, Access, App, Underway},
+    inngest::{self, Inngest},
     keys,
     listen::{self, Routes},
     metrics, reload,
@@ -41,12 +43,22 @@ pub(crate) async fn serve(
         () = signals.next() => return stopped_early(),
         opened = open_and_bind(&config) => opened?,
     };
-    let Opened { store, keys, listener } = opened;
+    let Opened { store, keys, listener, second } = opened;
     let at = listener.local_addr()?;
     let routes = Routes::to(http::starting());
-    let (stop, stopped) = oneshot::channel::<()>();
-    let until = async { drop(stopped.await) };
+    let (stop, stopped) = watch::channel(());
+    let until_stopped = |mut stopped: watch::Receiver<()>| async move {
+        // The error of a dropped sender is the stop.
+        let _ = stopped.changed().await;
+    };
+    let second_at = second.as_ref().map(TcpListener::local_addr).transpose()?;
+    let second = second.map(|second| {
+        let until = until_stopped(stopped.clone());
+        tokio::spawn(listen::serve(second, routes.clone(), settings.idle, until))
+    });
+    let until = until_stopped(stopped);
     let serving = tokio::spawn(listen::serve(listener, routes.clone(), settings.idle, until));
+    let sdks = settings.inngest.clone();
     let workspaces = settings.workspaces.clone();
     let engine = tokio::select! {
         biased;
@@ -57,13 +69,22 @@ pub(crate) async fn serve(
     watchdog::start(engine.clone(), requests.clone())?;
     let access = Arc::new(Access::new(workspaces, at.ip().is_loopback()));
     let ways = config.ways.clone();
-    let app = App { engine: engine.clone(), access, ways, requests, demo: false };
+    let app =
+        App { engine: engine.clone(), access, ways, inngest: sdks.clone(), requests, demo: false };
     routes.go_on(http::router(app));
-    greet(out, at, &config.place(), keys);
+    if config.is_dev() {
+        dev::greet(out, (at, second_at), &config);
+    } else {
+        greet(out, at, &config.place(), keys);
+    }
+    inngest::start(&sdks, &engine);
     let reloads = tokio::spawn(reload::on_hangup(hangups, engine.clone(), config, load));
     signals.drain(&engine, drain).await;
     drop(stop);
     let served = serving.await;
+    if let Some(second) = second {
+        second.await??;
+    }
     reloads.abort();
     engine.shutdown().await;
     // The engine's last wake-up tells other servers about the handed-over runs: wait until it is
@@ -94,6 +115,7 @@ struct Settings {
     workers: usize,
     deaths: u32,
     calls: Calls,
+    inngest: Inngest,
 }
 
 impl Settings {
@@ -112,7 +134,8 @@ impl Settings {
         let deaths = u32::try_from(config.number("pauseAfterDeaths")?)
             .context("`pauseAfterDeaths` is too large")?;
         config.check_definitions()?;
-        Ok(Self { drain, idle, workspaces, lease, workers, deaths, calls })
+        let inngest = Inngest::read(config, calls.clone())?;
+        Ok(Self { drain, idle, workspaces, lease, workers, deaths, calls, inngest })
     }
 }
 
@@ -121,6 +144,8 @@ struct Opened {
     /// Number of API keys.
     keys: usize,
     listener: TcpListener,
+    /// The listener of the setting `inngest.listen`.
+    second: Option<TcpListener>,
 }
 
 async fn open_and_bind(config: &Config) -> anyhow::Result<Opened> {
@@ -128,7 +153,11 @@ async fn open_and_bind(config: &Config) -> anyhow::Result<Opened> {
     let store = open(config.location()?).await?;
     let keys = keys::all(&*store).await?.0.len();
     let listener = bind(config.text("listen"), keys > 0).await?;
-    Ok(Opened { store, keys, listener })
+    let second = match config.text("inngest.listen") {
+        "" => None,
+        address => Some(bind(address, keys > 0).await?),
+    };
+    Ok(Opened { store, keys, listener, second })
 }
 
 /// Starts the engine and registers the definitions of the config file.
@@ -137,13 +166,15 @@ async fn start(
     settings: Settings,
     config: &Config,
 ) -> anyhow::Result<Engine> {
-    let Settings { workspaces, lease, workers, deaths, calls, .. } = settings;
+    let Settings { workspaces, lease, workers, deaths, calls, inngest, .. } = settings;
     let engine = Engine::builder(store)
         .workspaces(workspaces)
         .call_workers(workers)
         .lease_ttl(lease)
         .pause_after_deaths(deaths)
-        .handler_resolver(move |definition| calls.handler_resolver(definition))
+        .handler_resolver(move |definition| {
+            inngest.handler_resolver(definition).or_else(|| calls.handler_resolver(definition))
+        })
         .start()
         .await?;
     define(&engine, config).await?;

@@ -30,12 +30,12 @@ impl Secret {
     /// Reads secrets, separated by commas, and uses each unchanged. Only Standard Webhooks decodes
     /// secrets; Stripe does not, although its secrets begin with `whsec_`, too.
     pub(crate) fn read_plain(text: &str) -> Vec<Self> {
-        parts(text).map(|text| Self(text.as_bytes().to_vec())).collect()
+        parts(text).map(Self::plain).collect()
     }
 
     fn read(text: &str) -> anyhow::Result<Self> {
         let Some(coded) = text.strip_prefix("whsec_") else {
-            return Ok(Self(text.as_bytes().to_vec()));
+            return Ok(Self::plain(text));
         };
         // Some senders write the padding of base64, others omit it.
         let bytes = STANDARD_NO_PAD.decode(coded.trim_end_matches('='));
@@ -49,6 +49,16 @@ impl Secret {
             mac.update(part);
         }
         mac
+    }
+
+    /// Creates a secret whose bytes are those of the text.
+    pub(crate) fn plain(text: &str) -> Self {
+        Self(text.as_bytes().to_vec())
+    }
+
+    /// Returns the signature of the parts.
+    pub(crate) fn sign(&self, parts: &[&[u8]]) -> Vec<u8> {
+        self.mac(parts).finalize().into_bytes().to_vec()
     }
 
     /// Whether the signature of the parts was made with this secret. The comparison takes constant
@@ -66,9 +76,8 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
 pub(crate) fn standard(secrets: &[Secret], id: &str, seconds: i64, body: &str) -> String {
     let at = seconds.to_string();
     let parts = [id.as_bytes(), b".", at.as_bytes(), b".", body.as_bytes()];
-    let signatures = secrets.iter().map(|secret| {
-        format!("v1,{}", STANDARD.encode(secret.mac(&parts).finalize().into_bytes()))
-    });
+    let signatures =
+        secrets.iter().map(|secret| format!("v1,{}", STANDARD.encode(secret.sign(&parts))));
     signatures.collect::<Vec<_>>().join(" ")
 }
 
@@ -101,7 +110,7 @@ mod tests {
     #[test]
     fn one_changed_byte_is_another_message() {
         let secret = &Secret::read_all("s").unwrap()[0];
-        let signature: Vec<u8> = hmac::Mac::finalize(secret.mac(&[b"ab"])).into_bytes().to_vec();
+        let signature = secret.sign(&[b"ab"]);
         assert!(secret.has_signed(&[b"a", b"b"], &signature));
         assert!(!secret.has_signed(&[b"a", b"c"], &signature));
         assert!(!secret.has_signed(&[b"ab"], &signature[1..]));

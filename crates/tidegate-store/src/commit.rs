@@ -9,9 +9,10 @@ use std::{
 use tidegate_core::{
     command::{Answer, Batch, Command, Refusal, decide, probe},
     draft::{Draft, Stop},
+    expected::Expected,
     explain::{Why, explain},
     id::{RunId, Seq},
-    reads::{Change, ExpectedPaths, ReadSet, Scan, Snapshot},
+    reads::{Change, ReadSet, Scan, Snapshot},
     row::{Ended, Event, Phase, Row, RowKey, Workspace},
     time::Timestamp,
     turn::Turn,
@@ -65,6 +66,8 @@ pub struct CommitEffects {
     pub ended: Vec<Ended>,
     /// Runs whose workers have to stop.
     pub stopping: Vec<Seq>,
+    /// Driven runs with waits that have ended, each with the number of these waits.
+    pub answered: BTreeMap<Seq, usize>,
     /// Runs that are ready and not leased, with the workspace and the turn of each.
     pub ready: BTreeMap<RunId, (Workspace, Turn)>,
     /// Earliest due time of the changed rows.
@@ -76,8 +79,8 @@ pub struct CommitEffects {
     /// Runs that are now among the first in a gate's queue and have never been driven, each with
     /// its input event.
     pub next: BTreeMap<Seq, Seq>,
-    /// The paths on which runs wait for events, if they are not those that were expected.
-    pub paths: Option<ExpectedPaths>,
+    /// The reads to expect from now on, if they have changed.
+    pub expected: Option<Expected>,
 }
 
 impl CommitEffects {
@@ -114,6 +117,9 @@ impl CommitEffects {
                         Phase::Stopping => seen.stopping.push(run.id.seq),
                         Phase::Ready => {
                             seen.ready.insert(run.id, (run.ws.clone(), Turn::of(run)));
+                        }
+                        Phase::Driven if !run.answered.is_empty() => {
+                            seen.answered.insert(run.id.seq, run.answered.len());
                         }
                         Phase::Queued { .. } | Phase::Driven | Phase::Waiting | Phase::Paused => {}
                     }
@@ -160,9 +166,12 @@ pub async fn commit_reading(
     store: &dyn Store,
     batch: Arc<[SeededCommand]>,
     inputs: Vec<Seq>,
-    expected: &Arc<ExpectedPaths>,
+    expected: &Arc<Expected>,
 ) -> Result<(Vec<Option<Answered>>, CommitEffects), StoreError> {
     let mut reads = probe(&batch, &store.catalogs(), expected, Timestamp::from_micros(0));
+    let (turns, first) = expected.turns(&reads);
+    reads.merge(turns);
+    let inputs: Vec<Seq> = inputs.into_iter().chain(first).collect();
     reads.rows.extend(inputs.iter().copied().map(RowKey::Event));
     let size = batch.len();
     let outcome = Arc::new(Mutex::new((Vec::new(), CommitEffects::default())));
@@ -170,9 +179,10 @@ pub async fn commit_reading(
     let expected = expected.clone();
     let decide = Box::new(move |snapshot: Snapshot| {
         let mut seen = CommitEffects::before(&snapshot, &inputs);
-        seen.paths = expected.learn(&snapshot);
+        let lesson = expected.lesson(&snapshot);
         match decide(&batch, snapshot) {
             Batch::Decided(changes, answers) => {
+                seen.expected = expected.learn(lesson, &changes);
                 let seen = seen.see(&changes);
                 *decided.lock().expect("no code panics while it holds this lock") = (answers, seen);
                 Decision::Apply(changes)

@@ -217,6 +217,7 @@ fn within(scan: &Scan) -> (Bound<RowKey>, Bound<RowKey>) {
             | Scan::DueRuns(_)
             | Scan::Owned(_)
             | Scan::Lane(..)
+            | Scan::Listening(..)
     );
     let (from, to) = if let Scan::Steps(run) = scan {
         (RowKey::Step(*run, String::new()), RowKey::Step(next(run), String::new()))
@@ -260,9 +261,10 @@ impl View<'_> {
             (Scan::DueGates(from), Row::Gate(gate)) => due(gate.due, from),
             (Scan::DueRuns(from), Row::Run(run)) => due(run.due(), from),
             (Scan::DueChores(from), Row::Chore(chore)) => due(chore.due, from),
-            (Scan::WaitPaths(..) | Scan::Waits(..) | Scan::Chores(..), row) => {
-                by_key(is_filed(scan, row))
-            }
+            (
+                Scan::WaitPaths(..) | Scan::Waits(..) | Scan::Listening(..) | Scan::Chores(..),
+                row,
+            ) => by_key(is_filed(scan, row)),
             (Scan::Owned(engine), Row::Run(run)) => by_key(run.owner == Some(*engine)),
             (Scan::Lane(of, after), Row::Run(it)) => by_key(it.lane == *of && it.id.seq > *after),
             (Scan::Live(..) | Scan::Ended(..), _) => listed(scan, row),
@@ -443,13 +445,16 @@ fn listed(scan: &Scan, row: &Row) -> Option<Order> {
     (lanes.contains(&lane) && run.seq < *below).then_some((-run.seq.0, 0, 0))
 }
 
-/// Returns whether a row matches a scan of waits, wait paths or chores by event name.
+/// Returns whether a row matches a scan of waits, wait paths, listeners or chores.
 fn is_filed(scan: &Scan, row: &Row) -> bool {
     match (scan, row) {
         (Scan::WaitPaths(ws, name), Row::WaitPath(it)) => (&it.ws, &it.name) == (ws, name),
         (Scan::Waits(ws, name, path, value, run, step), Row::Wait(it)) => {
             let filed = (&it.ws, &it.name, &it.path, &it.value) == (ws, name, path, value);
             filed && (&it.run, &it.step) > (run, step)
+        }
+        (Scan::Listening(number, from), Row::Run(it)) => {
+            it.listens() == Some(*number) && it.id.seq >= *from
         }
         (Scan::Chores(ws, topic), Row::Chore(it)) => {
             it.ws == *ws && it.topic.as_ref() == Some(topic)

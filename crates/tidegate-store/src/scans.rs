@@ -77,6 +77,9 @@ pub(crate) fn request<'a>(sql: &SharedStatements, scan: &'a Scan) -> Request<'a>
         }
 
         Scan::Owned(engine) => many(sql.run_owned, Kind::Run, [text(&engine_text(*engine))]),
+        Scan::Listening(number, from) => {
+            many(sql.run_listening, Kind::Run, [int(*number), seq(*from)])
+        }
         Scan::Lane(lane, after) => many(sql.run_lane, Kind::Run, [seq(*lane), seq(*after)]),
         Scan::RunsOf(event) => many(sql.run_of_event, Kind::Run, [seq(*event)]),
         Scan::EndedOf(event) => many(sql.ended_of_event, Kind::Ended, [seq(*event)]),

@@ -90,6 +90,7 @@ tables! {
             event_seq: index_int <- row.source.first().seq.0,
             past: index_int <- row.past().map(|past| past.0),
             parked: index_text <- parked(row).map(str::to_owned),
+            listens: index_int <- row.listens(),
         }
         => checked_run(seq, body)?;
 
@@ -165,8 +166,11 @@ tables! {
             ts: maybe_time,
             data: payload,
             delivery: maybe_json,
+            attributes: maybe_payload,
         }
-        => Event { id: EventId { seq, salt }, ws, kind, name, at, ts, data, delivery };
+        => Event {
+            id: EventId { seq, salt }, ws, kind, name, at, ts, data, delivery, attributes
+        };
 
     // The columns of the state and the first event are for indexes: the body has both, too.
     Ended(row) = "ended", [],
@@ -336,6 +340,7 @@ macro_rules! migrations {
             "0018_turns"
             "0019_audit"
             "0020_delivery"
+            "0021_attributes_and_listeners"
         )
     };
     ($dialect:literal, $($file:literal)+) => {

@@ -4,6 +4,7 @@
 //! both. It shares no code with the core, so an error in one of them shows as a difference. Runs
 //! are named by their ordinal: the order in which their ids were fixed.
 
+mod adaptive;
 mod admit;
 mod fields;
 mod gates;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use adaptive::{Adapted, Calls};
 use fields::{holds, key_of, text};
 use meter::Meter;
 pub use overrides::{Keys, Override, Target};
@@ -89,6 +91,8 @@ struct Run {
     /// the next one only.
     stood: usize,
     started: bool,
+    /// The calls of the run at adaptive limits.
+    calls: Calls,
     /// The engine that has not confirmed yet that it stopped driving the cancelled run.
     stopping: Option<u128>,
     /// The time at which the run expires if it has not started.
@@ -163,6 +167,8 @@ pub struct Reference {
     meters: BTreeMap<(Place, usize), Meter>,
     /// The limits of gates that came from data, each with the number of its event (spec L12).
     given: BTreeMap<Place, (usize, i128)>,
+    /// The values of adaptive limits that are not at their start.
+    adapted: BTreeMap<Place, Adapted>,
     /// Expiry and run of each claim.
     claims: BTreeMap<Place, (Time, Ordinal)>,
     arrivals: u64,
@@ -264,7 +270,6 @@ impl Reference {
         let mut ready = self.ready();
         ready.retain(|&run| !self.runs[run].is_expired(now));
         let (mut left, mut taken) = (ready.clone(), Vec::new());
-        let before = self.turns.1;
         let (names, last) = &mut self.turns;
         // A workflow without ready runs is skipped. After one round of skipped workflows no ready
         // run is left.
@@ -280,19 +285,8 @@ impl Reference {
             }
         }
         let leased: Vec<Ordinal> = ready.into_iter().filter(|run| taken.contains(run)).collect();
-        // The next turn is after the workflow of the last run that is leased.
-        let workflow = |run: Ordinal| &self.runs[run].workflow;
-        let last = taken.iter().rev().find(|&&run| !self.is_paused(run)).copied();
-        let at = last.and_then(|run| self.turns.0.iter().position(|name| name == workflow(run)));
-        self.turns.1 = at.or(before);
         let mut driven = Vec::new();
         for run in leased {
-            if self.is_paused(run) {
-                // It was ready before the pause.
-                self.give_start_back(run);
-                self.settle();
-                continue;
-            }
             if !self.runs[run].started {
                 for (place, costs) in self.turns_of(run) {
                     self.spend(&place, &costs);
@@ -300,6 +294,7 @@ impl Reference {
             }
             self.runs[run].started = true;
             self.runs[run].state = State::Driven(engine);
+            self.begin_again(run);
             self.settle();
             driven.push(run);
         }
@@ -309,6 +304,7 @@ impl Reference {
     /// Completes or fails a driven run (spec G7).
     pub fn end(&mut self, run: Ordinal, how: &'static str) {
         self.runs[run].state = State::Ended(how);
+        self.count_last_calls(run);
         self.settle();
     }
 
@@ -333,6 +329,7 @@ impl Reference {
     /// Confirms that a worker stopped a cancelled run.
     pub fn stopped(&mut self, run: Ordinal) {
         self.runs[run].stopping = None;
+        self.count_last_calls(run);
         self.settle();
     }
 

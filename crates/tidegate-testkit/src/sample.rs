@@ -12,11 +12,11 @@ use tidegate_core::{
     row::{
         ApiKey, At, Audit, Awaited, BatchCosts, Begun, Bulk, BulkCounts, BulkFilter, BulkWhat,
         Calls, Chore, Chunk, Class, Costs, Def, Deferred, DeferredRequest, Delivery, DeliveryEnd,
-        Ended, Ending, Engine, Epoch, Event, Fold, Gate, GateKey, GateState, Item, Kind, LiveState,
-        Mark, Occurred, Parent, Phase, Place, PlannedGate, Progress, Purpose, Rank, Receipt, Reply,
-        Row, Run, RunError, Schedule, Scope, Session, SessionOp, SessionRef, ShareOf, Signal,
-        Slots, Source, Span, Staged, Step, StepKind, StreamEventRow, StreamSnapshot, Subscription,
-        Trail, WaitPath, WaitPlace, WaitRow, Work,
+        Ended, Ending, Engine, Epoch, Event, Fold, Gate, GateKey, GateState, Item, Kind, LanePlace,
+        LiveState, Mark, Occurred, Parent, Phase, Place, PlannedGate, Progress, Purpose, Rank,
+        Receipt, Reply, Row, Run, RunError, Schedule, Scope, Session, SessionOp, SessionRef,
+        ShareOf, Signal, Slots, Source, Span, Staged, Step, StepKind, StreamEventRow,
+        StreamSnapshot, Subscription, Trail, WaitPath, WaitPlace, WaitRow, Work,
     },
     time::Timestamp,
 };
@@ -156,6 +156,7 @@ pub fn event(seq: i64, data: &str) -> Event {
         ts: None,
         data: payload(data),
         delivery: None,
+        attributes: None,
     }
 }
 
@@ -444,6 +445,10 @@ fn chores() -> Vec<Row> {
                 max_wait_ms: Some(u64::MAX),
             }),
         }),
+        Work::HoldBack {
+            target: Target { app: NAME.to_owned(), workflow: NAME.to_owned(), ..Target::default() },
+            from: LanePlace { lane: Seq(i64::MAX), after: Seq(i64::MIN) },
+        },
     ];
     let with = |(n, work): (i64, Work)| Chore {
         id: ChoreId { seq: Seq(i64::MAX - n), salt: u64::MAX },
@@ -597,7 +602,8 @@ fn ended() -> Vec<Row> {
 }
 
 fn fault() -> RunError {
-    RunError { code: "HeldByAncestor".to_owned(), message: FREE_TEXT.to_owned() }
+    let details = Some(serde_json::json!({ "name": FREE_TEXT, "cause": { "n": 1.5 } }));
+    RunError { details, ..RunError::new("HeldByAncestor", FREE_TEXT) }
 }
 
 fn steps() -> Vec<Row> {
@@ -639,7 +645,8 @@ fn events() -> Vec<Row> {
     ];
     let deferred = (5000..).zip(ends).map(|(seq, end)| {
         let delivery = Some(Delivery { at: FUTURE, end });
-        Event { delivery, ..event(seq, "1") }
+        let attributes = Some(payload(r#"{"user": {"id": 7e400}, "v": "1"}"#));
+        Event { delivery, attributes, ..event(seq, "1") }
     });
     let all = (3000..).zip(kinds).map(with).chain(payloads).chain(deferred);
     all.map(Row::from).collect()

@@ -158,12 +158,17 @@ impl World {
 /// Builds a wait for the retry of a failed step.
 pub fn again(step: &str, delay_ms: u64) -> NewWait {
     let until = Some(Until::In(delay_ms));
-    NewWait { step: step.to_owned(), on: NewWaitOn::Retry, until }
+    NewWait { step: step.to_owned(), on: NewWaitOn::Retry { attempt: u32::MAX }, until }
+}
+
+/// Builds the condition of a wait for the data of an event with these encoded values.
+pub fn event_wait(name: &str, matches: Vec<(String, Vec<u8>)>) -> NewWaitOn {
+    NewWaitOn::Event { name: name.to_owned(), matches, filter: None, whole: false }
 }
 
 /// Builds a wait for an event, without a timeout.
 pub fn for_event(step: &str, name: &str) -> NewWait {
-    let on = NewWaitOn::Event { name: name.to_owned(), matches: Vec::new() };
+    let on = event_wait(name, Vec::new());
     NewWait { step: step.to_owned(), on, until: None }
 }
 
@@ -175,7 +180,7 @@ pub fn for_event_with(step: &str, name: &str, fields: &[(&str, Value)]) -> NewWa
         ((*path).to_owned(), value)
     };
     let matches = fields.iter().map(encoded).collect();
-    let on = NewWaitOn::Event { name: name.to_owned(), matches };
+    let on = event_wait(name, matches);
     NewWait { step: step.to_owned(), on, until: None }
 }
 
@@ -194,6 +199,6 @@ pub fn for_child(step: &str, workflow: &str, data: &Value) -> NewWait {
 
 /// Builds a step that failed without further retries.
 pub fn failed(id: &str, code: &str) -> NewStep {
-    let error = RunError { code: code.to_owned(), message: code.to_owned() };
+    let error = RunError::new(code.to_owned(), code.to_owned());
     NewStep { result: Err(error), ..step(id, &Value::Null) }
 }

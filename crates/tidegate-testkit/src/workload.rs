@@ -150,6 +150,28 @@ pub enum Goes {
     },
     /// Ends the place of its last step without a record.
     Leaves,
+    /// Meets an overload of the service, and retries a step later.
+    Overloads(u64),
+    /// Closes a gate, because the service has refused its call, and retries a step later.
+    Closes {
+        /// The gate.
+        gate: Closed,
+        /// The time until which it is closed, and after which the step is retried.
+        ms: u64,
+    },
+    /// Corrects what it has reserved at the throttle of a pool.
+    Settles(u32),
+}
+
+/// A gate that a run closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// The throttle of its workflow.
+    Throttle,
+    /// The limit of its workflow.
+    Limit,
+    /// A pool.
+    Pool(&'static str),
 }
 
 /// Operations on streams and reactions.
@@ -237,9 +259,9 @@ const SCHEDULE: &str = "@daily";
 /// The scheduled workflows, which are the first two definitions.
 const SCHEDULED: [&str; 2] = ["plain", "limit"];
 
-const WORKFLOWS: [&str; 15] = [
+const WORKFLOWS: [&str; 16] = [
     "plain", "limit", "cost", "throttle", "rate", "quiet", "pile", "single", "hand", "soon",
-    "fresh", "turns", "pooled", "asking", "bounded",
+    "fresh", "turns", "pooled", "asking", "bounded", "adapts",
 ];
 
 const ACTIONS: [&str; 6] = ["queue", "reject", "restart", "newest", "last", "full"];
@@ -303,7 +325,7 @@ impl Chance {
         let name = self.one(&["all", "plain", "limit", "throttle", "rate", "quiet", "pile"]);
         let name = if self.below(4) == 0 {
             let more = ["single", "hand", "soon", "fresh", "cost", "none"];
-            let limited = ["turns", "turns", "pooled", "asking", "bounded"];
+            let limited = ["turns", "adapts", "pooled", "asking", "bounded"];
             if self.below(2) == 0 { self.one(&more) } else { self.one(&limited) }
         } else {
             name
@@ -315,7 +337,14 @@ impl Chance {
     }
 
     fn goes(&mut self) -> Goes {
-        match self.below(20) {
+        match self.below(24) {
+            20..22 => Goes::Overloads(1 + self.below(30)),
+            22 => {
+                let gates =
+                    [Closed::Throttle, Closed::Limit, Closed::Pool("gpu"), Closed::Pool("api")];
+                Goes::Closes { gate: self.one(&gates), ms: 1 + self.below(30) }
+            }
+            23 => Goes::Settles(u32::try_from(self.below(5)).expect("small")),
             16..18 => Goes::Asks { pool: self.one(&limits::POOLS), key: self.below(3) },
             18 => Goes::Parks { pool: self.one(&limits::POOLS), key: self.below(3) },
             19 => Goes::Leaves,

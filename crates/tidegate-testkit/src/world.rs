@@ -266,7 +266,7 @@ impl World {
 
     /// Fails a leased run without further retries.
     pub async fn fail(&self, run: &Run) {
-        let error = tidegate_core::row::RunError { code: "Boom".into(), message: "boom".into() };
+        let error = tidegate_core::row::RunError::new("Boom", "boom");
         assert_eq!(self.report(run, Vec::new(), Then::Fail(error)).await, Ok(Recorded::LetGo));
     }
 
@@ -286,7 +286,7 @@ impl World {
             ((*path).to_owned(), value)
         };
         let matches = matches.iter().map(encoded).collect();
-        let on = NewWaitOn::Event { name: name.to_owned(), matches };
+        let on = crate::worker::event_wait(name, matches);
         let wait = NewWait { step: step.to_owned(), on, until: None };
         let let_go = self.report(run, Vec::new(), Then::Suspend(vec![wait])).await;
         assert_eq!(let_go, Ok(Recorded::LetGo));

@@ -11,7 +11,7 @@ use std::{
 use tidegate_core::{
     command::{Answer, Batch, Command, decide, probe},
     reads::{Change, Snapshot},
-    row::{Class, RowKey},
+    row::{Class, Row, RowKey},
     time::Timestamp,
 };
 use tidegate_store::{Answered, Decision, ManualClock, MemoryStore, SeededCommand};
@@ -86,15 +86,21 @@ fn check_batch(
         let refused = |outcome: &tidegate_core::event::Outcome| outcome.verdict.run().is_none();
         // An event that comes after the deadline of a fold flushes it, also if it is refused.
         // One that matches `cancelOn` ends a run, and a deferred one leaves a chore.
-        let does_more =
-            |key: &RowKey| is_fold(key) || matches!(key, RowKey::Wait(..) | RowKey::Chore(_));
+        let does_more = |key: &RowKey| is_fold(key) || matches!(key, RowKey::Chore(_));
         if !keys.iter().any(does_more)
+            && !changes.iter().any(cancels)
             && posted.iter().all(|it| it.woke == 0 && it.runs.iter().all(refused))
         {
             let only = keys.iter().all(is_record);
             assert!(only, "a refused event changed other rows: {changes:?}\nrepeat: {again}");
         }
     }
+}
+
+/// Whether a change is the receipt of a run that an event of `cancelOn` has cancelled.
+fn cancels(change: &Change) -> bool {
+    let Change::Insert(Row::Receipt(receipt)) = change else { return false };
+    receipt.verdict["control"] == "cancelOn"
 }
 
 fn is_fold(key: &RowKey) -> bool {

@@ -34,9 +34,9 @@ async fn a_limit_holds_over_processes_that_are_killed() {
     hold(Contest::Keys, if is_full() { FULL_CLAIMS } else { CLAIMS }).await;
 }
 
-/// spec L4, L8, L24, I2: two workflows that share a pool, with costs of 1 to 5 and a limit of 7,
-/// which an override changes every second: units never enter above the limit in force, every unit is
-/// freed, no run is lost.
+/// spec L4, L7, L8, L24, I2: two workflows and the steps of a third one that share a pool, with costs
+/// of 1 to 5 and a limit of 7, which an override changes every second: units never enter above the
+/// limit in force, every unit is freed, no run is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_holds_over_processes_that_are_killed() {
     hold(Contest::Pool, if is_full() { FULL_CLAIMS / 4 } else { POOL_CLAIMS }).await;
@@ -46,12 +46,19 @@ fn is_full() -> bool {
     env::var_os("TIDEGATE_TEST_FULL").is_some()
 }
 
-#[expect(clippy::print_stdout, clippy::unwrap_used, reason = "the body of two tests")]
-async fn hold(contest: Contest, claims: usize) {
-    let Some(url) = url() else { return };
+/// Returns the seed to repeat, or a new one, which is printed.
+#[expect(clippy::print_stdout, reason = "a failure is repeated with it")]
+fn seed() -> u64 {
     let seed = env::var("TIDEGATE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| RandomState::new().hash_one(0));
     println!("TIDEGATE_TEST_SEED={seed}");
+    seed
+}
+
+#[expect(clippy::print_stdout, clippy::unwrap_used, reason = "the body of two tests")]
+async fn hold(contest: Contest, claims: usize) {
+    let Some(url) = url() else { return };
+    let seed = seed();
     let schema = fresh_schema(if contest == Contest::Pool { "torture_pool" } else { "torture" });
     let outside = rows::connect(url).await;
     let deadlocks = rows::deadlocks(&outside).await;
@@ -67,6 +74,7 @@ async fn hold(contest: Contest, claims: usize) {
 
     let drives = drives(&rig.stories);
     let crowd = crowd(&drives, contest.most());
+    let steps = drives.iter().filter(|drive| drive.run.contains('/')).count();
     let left = Left::read(&outside, &schema, contest).await.unwrap();
     let returns = returns(&rig.stories, &samples);
     let kills = rig.stories.iter().filter(|story| story.killed.is_some()).count();
@@ -75,7 +83,8 @@ async fn hold(contest: Contest, claims: usize) {
          no work left after {:.1?}; ended {:?}; {} samples; \
          at most {} driven and {} held at once; {} drives outlasted their lease; \
          slots of killed processes back after at most {:.2?}; {} stopped by themselves; \
-         {} changes of the limit, {} of {} entries below that of the definition",
+         {} changes of the limit, {} of {} entries below that of the definition; \
+         {} places of steps",
         drives.len(),
         rig.halts,
         rig.falls,
@@ -90,6 +99,7 @@ async fn hold(contest: Contest, claims: usize) {
         rig.limits.count(),
         rig.limits.lowered(&samples.entries),
         samples.entries.len(),
+        steps,
     );
 
     // On a busy machine a process may lose its lease or its connection, which is no fault. All
@@ -115,6 +125,7 @@ async fn hold(contest: Contest, claims: usize) {
     if contest == Contest::Pool {
         let lowered = rig.limits.lowered(&samples.entries);
         assert!(rig.limits.count() >= 5 && lowered > 0, "the limit was hardly changed");
+        assert!(steps * 10 > claims, "only {steps} steps have passed the pool");
     }
     assert!(kills >= 10 && !returns.is_empty(), "too few processes were killed: {kills}");
     // The holds of killed processes have been freed, otherwise the runs would not have ended. The

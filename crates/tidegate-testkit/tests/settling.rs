@@ -33,7 +33,7 @@ const USES: usize = 2000;
 const FULL_USES: usize = 1_000_000;
 
 /// Number of uses on one store. Ended runs make the memory store slow.
-const PER_WORLD: usize = 100;
+const PER_WORLD: usize = 20;
 
 /// The greatest cost of a use.
 const MOST: u64 = 15;

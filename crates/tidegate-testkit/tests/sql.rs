@@ -25,7 +25,7 @@ use tidegate_testkit::postgres::{fresh_schema, url};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// Statements whose plans are recorded: scans, and statements that lock rows in every transaction.
-const HOT: [&str; 57] = [
+const HOT: [&str; 58] = [
     "gate_lock",
     "run_lock",
     "run_queue_order",
@@ -43,6 +43,7 @@ const HOT: [&str; 57] = [
     "chore_due",
     "chore_of_topic",
     "run_lane",
+    "run_listening",
     "run_newest",
     "ended_newest",
     "gate_prefix",

@@ -13,7 +13,7 @@ mod words;
 type Check = fn(&Tree) -> Vec<String>;
 
 /// All checks.
-const CHECKS: [Check; 19] = [
+const CHECKS: [Check; 20] = [
     files_stay_short,
     the_store_stays_narrow,
     crates_stay_few,
@@ -30,6 +30,7 @@ const CHECKS: [Check; 19] = [
     spec::anchors_are_unique,
     spec::citations_resolve,
     spec::anchors_are_cited,
+    spec::limits_are_played_on_every_store,
     spec::cited_documents_exist,
     words::old_identifiers_stay_away,
     words::old_phrases_stay_away,

@@ -413,6 +413,20 @@ impl Engine {
         self.ask(Command::Signal { ws, run, name, data }).await.map(drop)
     }
 
+    /// Sends a signal to the run that [waits](crate::Ctx::wait_for_signal_by_name) for its name.
+    /// Returns the run; `None` if no run of the workspace waits for it.
+    pub async fn signal_by_name(
+        &self,
+        name: &str,
+        data: impl Serialize,
+    ) -> Result<Option<RunId>, Error> {
+        let (ws, name, data) = (self.ws.clone(), name.to_owned(), payload(data)?);
+        match self.ask(Command::SignalByName { ws, name, data }).await? {
+            Answer::Signalled(run) => Ok(run),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Releases a registered version: new runs use it.
     ///
     /// To roll back, release the earlier version.
@@ -580,6 +594,10 @@ pub fn new_event(name: &str, data: impl Serialize) -> Result<NewEvent, Error> {
 }
 
 /// Checks the rules that apply to the events of every sender.
+/// Maximum size of the attributes of an event: they describe its sender, and are part of every
+/// answer that has the whole event.
+const MAX_ATTRIBUTES_BYTES: usize = 64 * 1024;
+
 pub(crate) fn check_events(events: &[NewEvent]) -> Result<(), Error> {
     if events.len() > MAX_EVENTS {
         let got = events.len();
@@ -590,6 +608,14 @@ pub(crate) fn check_events(events: &[NewEvent]) -> Result<(), Error> {
         for (what, text) in ids.chain([("name", event.name.as_str())]) {
             check_name(text)
                 .map_err(|rule| Error::Value(format!("event {place}: its {what} {rule}")))?;
+        }
+        let text = event.attributes.as_ref().map_or("{}", |attributes| attributes.as_str().trim());
+        if !text.starts_with('{') || text.len() > MAX_ATTRIBUTES_BYTES {
+            return Err(Error::Value(format!(
+                "event {place}: its attributes must be an object of at most \
+                 {MAX_ATTRIBUTES_BYTES} bytes, got {} bytes",
+                text.len()
+            )));
         }
     }
     Ok(())

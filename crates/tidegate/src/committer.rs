@@ -16,8 +16,8 @@ use std::{
 
 use tidegate_core::{
     command::{Answer, Command, Refusal},
+    expected::Expected,
     id::Seq,
-    reads::ExpectedPaths,
     run::record::Then,
 };
 use tidegate_store::{Answered, CommitEffects, SeededCommand, StoreError, commit_reading};
@@ -82,8 +82,8 @@ struct Batch {
 pub(crate) struct Committer {
     queue: Mutex<Queue>,
     bell: Notify,
-    /// The paths on which runs wait for events, as the last transactions have read them.
-    paths: Mutex<Arc<ExpectedPaths>>,
+    /// The expected reads of the next transaction.
+    expected: Mutex<Arc<Expected>>,
 }
 
 impl fmt::Debug for Committer {
@@ -258,9 +258,9 @@ impl Committer {
             let asked = with.iter().map(|lease| (lease.command.clone(), 0));
             let commands: Arc<[SeededCommand]> = commands.into_iter().chain(asked).collect();
             let started = shared.timer.elapsed();
-            let paths = self.paths.lock().expect("nothing panics under this lock").clone();
+            let expected = self.expected.lock().expect("nothing panics under this lock").clone();
             let store = &*shared.store;
-            let outcome = commit_reading(store, commands.clone(), inputs.clone(), &paths).await;
+            let outcome = commit_reading(store, commands.clone(), inputs.clone(), &expected).await;
             telemetry::committed(
                 part.len(),
                 shared.timer.elapsed().saturating_sub(started),
@@ -269,9 +269,9 @@ impl Committer {
             match outcome {
                 Ok(mut done) => {
                     shared.health.committed();
-                    if let Some(learned) = done.1.paths.take() {
-                        let mut paths = self.paths.lock().expect("nothing panics under this lock");
-                        *paths = Arc::new(learned);
+                    if let Some(learned) = done.1.expected.take() {
+                        *self.expected.lock().expect("nothing panics under this lock") =
+                            Arc::new(learned);
                     }
                     let idle = idle.filter(|_| last);
                     self.answer(shared, &commands, part, (with, idle), &inputs, done);

@@ -7,6 +7,7 @@ mod ops;
 mod output;
 mod patch;
 mod pool;
+mod records;
 mod replay;
 mod send;
 mod session;
@@ -27,8 +28,10 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use ops::Ops;
+pub(crate) use ops::{MAX_OPS, Ops};
 pub use pool::PooledStep;
+pub(crate) use records::check_record;
+pub use records::{Answers, PendingWait};
 pub(crate) use replay::{OUTSIDE, Outcome};
 pub use send::SendEvent;
 use serde::{Serialize, de::DeserializeOwned};
@@ -46,8 +49,8 @@ use tidegate_core::{
     id::RunId,
     json::Payload,
     reads::{ReadSet, Scan},
-    row::{Ending, Event, Purpose, Row, RowKey, Run, SessionRef, Source, StepKind, WaitOn},
-    run::record::{NewSend, NewStep, NewWait, NewWaitOn, Sent, Until},
+    row::{Ending, Event, Purpose, Row, RowKey, Run, SessionRef, Source, StepKind},
+    run::record::{NewSend, NewStep, NewWaitOn, Sent, Until},
     time::Timestamp,
 };
 use tidegate_store::Store;
@@ -58,7 +61,7 @@ pub use wait::{FromAnswer, Returned, Wait};
 use crate::{
     drive::StopReason,
     engine::Shared,
-    handler::write,
+    handler::{check_name, write},
     load::MAX_STEPS,
     reference::WorkflowTarget,
     step_error::{Result, StepError},
@@ -166,14 +169,6 @@ impl Ctx {
     fn chance(&self) -> f64 {
         self.0.shared.entropy.chance()
     }
-
-    /// Returns the wait until this step's next attempt, if its backoff has not elapsed.
-    fn backs_off(&self, step: &str) -> Option<NewWait> {
-        let waits = &self.activation().run.waits;
-        let wait = waits.iter().find(|wait| wait.step == step && wait.on == WaitOn::Retry)?;
-        let until = wait.until.map(Until::At);
-        Some(NewWait { step: step.to_owned(), on: NewWaitOn::Retry, until })
-    }
 }
 
 /// Properties of the run.
@@ -200,7 +195,7 @@ impl Ctx {
 
     /// Returns the number of this step's next attempt, starting at 1.
     pub fn attempt(&self, step: &str) -> u32 {
-        self.activation().run.failures.get(step).copied().unwrap_or_default() + 1
+        self.activation_state().failures(step) + 1
     }
 
     /// Returns the event that started the run; in a batch, the first.
@@ -235,10 +230,30 @@ impl Ctx {
         self.0.shared.state.get(format_args!("workflow `{}`", self.workflow()))
     }
 
+    /// Returns the definition under which a workflow of the run's workspace takes new runs, as far
+    /// as this engine has seen it; `None` if it takes none.
+    pub fn definition_of(&self, app: &str, workflow: &str) -> Option<Arc<Definition>> {
+        let catalog = self.store().catalogs().remove(&self.activation().run.ws)?;
+        let current = catalog.entry(app, workflow)?.open()?;
+        Some(current.workflow.clone())
+    }
+
+    /// Returns the first definition of the run's workspace that takes new runs and is accepted, in
+    /// the order of app and name.
+    pub fn find_definition(
+        &self,
+        accepts: impl Fn(&Definition) -> bool,
+    ) -> Option<Arc<Definition>> {
+        let catalog = self.store().catalogs().remove(&self.activation().run.ws)?;
+        let open = catalog.entries().filter_map(|(_, entry)| entry.open());
+        let mut definitions = open.map(|current| &current.workflow);
+        definitions.find(|definition| accepts(definition)).cloned()
+    }
+
     /// Returns the run that this one replaced, with its recorded steps; `None` if there is none.
     pub async fn replaced(&self) -> Result<Option<Replaced>> {
         let Some(run) = self.activation().run.replaced else { return Ok(None) };
-        let _reading = Executing::begin(self);
+        let _reading = Executing::read(self);
         let scan = Scan::Steps(run.seq);
         let reads = ReadSet::default().scan(scan.clone(), MAX_STEPS);
         let snapshot = self.store().read(reads).await?;
@@ -264,7 +279,7 @@ impl Ctx {
     pub async fn failure(&self) -> Result<Option<(RunId, StepError)>> {
         let Some(run) = self.failure_of() else { return Ok(None) };
         let key = RowKey::Ended(run.seq);
-        let _reading = Executing::begin(self);
+        let _reading = Executing::read(self);
         let snapshot = self.store().read(ReadSet::default().row(key.clone())).await?;
         match snapshot.rows.get(&key) {
             Some(Some(Row::Ended(ended))) => match &ended.ending {
@@ -323,6 +338,28 @@ impl Ctx {
         Step::new(self.clone(), id.into(), run)
     }
 
+    /// Creates a [step](Ctx::step) whose closure can be called again: if an attempt fails while
+    /// other operations of the run execute, the next attempt begins when its backoff is over, and
+    /// not only when the others have ended.
+    ///
+    /// ```
+    /// # use tidegate::{Ctx, Result};
+    /// # async fn call(_: &str) -> Result<u32> { Ok(1) }
+    /// async fn both(ctx: Ctx, _: ()) -> Result<u32> {
+    ///     let fast = ctx.repeatable_step("fast", || call("fast"));
+    ///     let slow = ctx.repeatable_step("slow", || call("slow"));
+    ///     let (fast, slow) = tokio::try_join!(fast.into_future(), slow.into_future())?;
+    ///     Ok(fast + slow)
+    /// }
+    /// ```
+    pub fn repeatable_step<'a, T, F, Fut>(&self, id: impl Into<String>, run: F) -> Step<'a, T>
+    where
+        F: FnMut() -> Fut + Send + 'a,
+        Fut: Future<Output = Result<T>> + Send + 'a,
+    {
+        Step::repeatable(self.clone(), id.into(), run)
+    }
+
     /// Sleeps. Meanwhile the run occupies no worker, and no slot that it holds only while it
     /// executes.
     pub fn sleep(&self, id: impl Into<String>, duration: Duration) -> Wait<()> {
@@ -348,7 +385,8 @@ impl Ctx {
         id: impl Into<String>,
         name: impl Into<String>,
     ) -> Wait<Option<T>> {
-        let on = NewWaitOn::Event { name: name.into(), matches: Vec::new() };
+        let (name, matches) = (name.into(), Vec::new());
+        let on = NewWaitOn::Event { name, matches, filter: None, whole: false };
         Wait::new(self, id.into(), StepKind::Event, Ok(on), None)
     }
 
@@ -362,6 +400,27 @@ impl Ctx {
     ) -> Wait<Option<T>> {
         let on = NewWaitOn::Signal { name: name.into() };
         Wait::new(self, id.into(), StepKind::Signal, Ok(on), None)
+    }
+
+    /// Waits for a signal that is sent by its name alone, with
+    /// [`Engine::signal_by_name`](crate::Engine::signal_by_name).
+    ///
+    /// At most one step of all runs of a workspace waits for a name. If another one does, this wait
+    /// fails with `SignalTaken`; with [`Wait::replacing`] the other wait ends instead. A signal that
+    /// nobody waits for is not kept.
+    pub fn wait_for_signal_by_name<T: DeserializeOwned>(
+        &self,
+        id: impl Into<String>,
+        name: impl Into<String>,
+    ) -> Wait<Option<T>> {
+        let (name, replace) = (name.into(), false);
+        let on = match check_name(&name) {
+            Ok(()) => Ok(NewWaitOn::Named { name, replace }),
+            Err(rule) => {
+                Err(StepError::coded("BadValue", format!("a signal's name {rule}")).fatal())
+            }
+        };
+        Wait::new(self, id.into(), StepKind::Signal, on, None)
     }
 
     /// Starts another workflow and waits for its output.
@@ -450,7 +509,7 @@ impl Ctx {
         } else {
             let what = Sent::Signal { run, name: name.into(), data };
             self.activation_state().send(NewSend { step: step.clone(), what });
-            self.recorded(&step).await?
+            self.outcome_of(&step).await?
         };
         outcome.map(drop).map_err(|fault| StepError::recorded(&fault))
     }
@@ -549,12 +608,12 @@ impl Ctx {
 
     /// Returns the time of this machine's clock, recorded as a step.
     pub async fn now(&self, id: impl Into<String>) -> Result<Timestamp> {
-        self.remember(id.into(), || self.0.shared.clock.now()).await
+        self.value_of(id.into(), || self.0.shared.clock.now()).await
     }
 
     /// Returns a random number, recorded as a step.
     pub async fn random(&self, id: impl Into<String>) -> Result<u64> {
-        self.remember(id.into(), || self.0.shared.entropy.number()).await
+        self.value_of(id.into(), || self.0.shared.entropy.number()).await
     }
 
     /// Writes a line to the log, unless an earlier activation has written it.
@@ -581,7 +640,7 @@ impl Ctx {
     }
 
     /// Returns the outcome of a step that the store executes, once the outcome is durable.
-    async fn recorded(&self, step: &str) -> Result<Outcome> {
+    async fn outcome_of(&self, step: &str) -> Result<Outcome> {
         poll_fn(|cx| self.activation_state().poll_durable(cx)).await;
         let missing = || StepError::coded("BadRecord", format!("step `{step}` has no record"));
         self.record_of(step).await?.ok_or_else(missing)
@@ -589,7 +648,7 @@ impl Ctx {
 
     /// Returns the record of a step.
     async fn record_of(&self, step: &str) -> Result<Option<Outcome>> {
-        let _reading = Executing::begin(self);
+        let _reading = Executing::read(self);
         let key = RowKey::Step(self.run_id().seq, step.to_owned());
         let reads = ReadSet::default().row(key.clone());
         let snapshot = self.store().read(reads).await?;
@@ -599,7 +658,8 @@ impl Ctx {
         }
     }
 
-    async fn remember<T: Serialize + DeserializeOwned>(
+    /// Returns the recorded value of a step, or records this one.
+    async fn value_of<T: Serialize + DeserializeOwned>(
         &self,
         id: String,
         value: impl FnOnce() -> T,

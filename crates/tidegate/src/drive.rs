@@ -176,7 +176,7 @@ impl Driver {
                     }
                 }
                 Turn::Reached(Reached::Next(Next::Report)) => {
-                    let (ops, _) = self.ctx.activation_state().take();
+                    let ops = self.ctx.activation_state().take_on();
                     report = Some(self.report(ops, Then::Continue));
                 }
                 Turn::Reached(Reached::Next(Next::Suspend(waits))) => {
@@ -324,10 +324,16 @@ impl Driver {
     fn report(&self, ops: Ops, then: Then) -> BoxFuture<std::result::Result<Answer, Error>> {
         let (shared, known, engine) = (self.shared.clone(), self.run().clone(), self.engine);
         let Ops { steps, sends, session, commits, chunks, progress, .. } = ops;
-        let Ops { closes, overloads, over, asks, .. } = ops;
+        let Ops { closes, overloads, over, asks, waits, .. } = ops;
         let (run, fence) = (known.id.seq, known.fence);
-        let places =
-            Record { over, asks, closes, overloads, ..Record::new(run, engine, fence, then) };
+        let places = Record {
+            over,
+            asks,
+            waits,
+            closes,
+            overloads,
+            ..Record::new(run, engine, fence, then)
+        };
         let report = Record { steps, sends, session, commits, chunks, progress, ..places };
         let command = Command::Record { known: Box::new(known), report };
         let (salted, kind) = ((command, shared.entropy.number()), self.kind);

@@ -77,7 +77,7 @@ impl DynamicHandlers {
 
     /// Returns the code that drives the runs of a version. This is the first of: code with this
     /// version number; code that also serves this number; code without a number, if the version was
-    /// registered without one and is not called by URL; the result of the handler resolver.
+    /// registered without one and is not called; the result of the handler resolver.
     fn code(&self, version: &StoredVersion) -> Option<ServedVersion> {
         let stored = version.workflow()?;
         let places = self.places.get(&(stored.app.clone(), stored.name.clone()));
@@ -89,7 +89,7 @@ impl DynamicHandlers {
         let also = |served: &ServedWorkflow| {
             served.also_serves.as_ref().is_some_and(|it| it.contains(&number))
         };
-        let follows = version.is_assigned() && stored.url.is_none();
+        let follows = version.is_assigned() && !stored.is_called();
         let own = find(&|definition, _| definition.version == Some(number))
             .or_else(|| find(&|_, served| also(served)))
             .or_else(|| find(&|definition, _| definition.version.is_none() && follows));

@@ -133,6 +133,8 @@ const NEWS: Duration = Duration::from_secs(1);
 struct Driven {
     fence: i64,
     stop: watch::Sender<Option<StopReason>>,
+    /// Number of the run's waits that have ended since its lease.
+    answers: watch::Sender<usize>,
     /// Held by the task that drives the run, so that only one task at a time drives it, even if the
     /// store leases the run again.
     mutex: Arc<tokio::sync::Mutex<()>>,
@@ -389,7 +391,8 @@ impl Shared {
         let leaves = self.leaving.load(Ordering::SeqCst);
         let stop = if lost { Some(StopReason::Lost) } else { leaves.then_some(StopReason::Yield) };
         let (stop, stopped) = watch::channel(stop);
-        driven.insert(run.id.seq, Driven { fence: run.fence, stop, mutex: mutex.clone() });
+        let answers = watch::Sender::new(0);
+        driven.insert(run.id.seq, Driven { fence: run.fence, stop, answers, mutex: mutex.clone() });
         telemetry::driven(driven.len());
         drop(driven);
         Seat { stop: stopped, mutex, leased: self.timer.elapsed(), kind }
@@ -430,6 +433,9 @@ impl Shared {
         for run in &seen.stopping {
             elsewhere |= !self.stop(*run, StopReason::Cancelled);
         }
+        for (run, count) in &seen.answered {
+            elsewhere |= !self.answered(*run, *count);
+        }
         if let Some(due) = seen.due {
             let delay = due.micros().saturating_sub(seen.now.micros()).max(0);
             let delay = Duration::from_micros(delay.unsigned_abs());
@@ -459,6 +465,20 @@ impl Shared {
             first
         });
         true
+    }
+
+    /// Tells the handler of a run how many of its waits have ended since its lease. Returns `false`
+    /// if this engine does not drive the run.
+    pub(crate) fn answered(&self, run: Seq, count: usize) -> bool {
+        let driven = lock(&self.driven);
+        let Some(driven) = driven.get(&run) else { return false };
+        driven.answers.send_if_modified(|known| std::mem::replace(known, count) < count);
+        true
+    }
+
+    /// Returns the number of a driven run's waits that have ended since its lease.
+    pub(crate) fn answers(&self, run: Seq) -> Option<watch::Receiver<usize>> {
+        Some(lock(&self.driven).get(&run)?.answers.subscribe())
     }
 
     /// Stops all runs that this engine drives.

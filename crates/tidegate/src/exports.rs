@@ -63,7 +63,7 @@ pub use tidegate_core::{
     json::{MAX_EVENT_BYTES, Payload, PayloadError},
     request::Request,
     row::{Chunk, Ended, Ending, Event, Progress, Run, RunError, Workspace},
-    run::record::Until,
+    run::record::{NewStep as NewRecord, Until},
     time::Timestamp,
 };
 #[doc(inline)]

@@ -154,6 +154,13 @@ impl Engine {
         }
         Ok(Histories { histories, next })
     }
+
+    /// Returns the event of a run that has not ended, or all events of its batch, in their order.
+    pub async fn inputs(&self, run: RunId) -> Result<Vec<Event>, Error> {
+        let live = self.live(run).await?;
+        let mut loaded = load(&**self.store(), [&*live]).await?;
+        Ok(loaded.remove(&run.seq).unwrap_or_default().events)
+    }
 }
 
 /// Reconstructs an ended run as its handler saw it.
@@ -230,8 +237,8 @@ impl History {
         };
         let event = |input: Input| {
             let Input { id, kind, name, at, data } = input;
-            let delivery = None;
-            Event { id, ws: ws.clone(), kind, name, at, ts: None, data, delivery }
+            let (delivery, attributes) = (None, None);
+            Event { id, ws: ws.clone(), kind, name, at, ts: None, data, delivery, attributes }
         };
         let step = |(seq, recorded): (i64, Recorded)| {
             let Recorded { id, kind, fence, at, output, error } = recorded;

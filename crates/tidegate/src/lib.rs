@@ -206,9 +206,8 @@ mod why;
 // Workflows, their runs, and the engine.
 pub use api::{Engine, new_event, new_request};
 pub use builder::{DEFAULT_WORKSPACE, EngineBuilder};
-pub use context::{
-    Ctx, FromAnswer, PooledStep, Replaced, Returned, SendEvent, Session, Step, Wait,
-};
+pub use context::{Answers, Ctx, FromAnswer, PendingWait, PooledStep, Replaced, Returned};
+pub use context::{SendEvent, Session, Step, Wait};
 pub use error::Error;
 pub use flow::{Action, ActionKey, Flow};
 pub use handler::{Handler, MAX_VALUE_BYTES, ServedWorkflow};
@@ -245,6 +244,5 @@ pub use stream::{
 
 // Types of the other crates.
 pub use exports::*;
-
 #[cfg(doctest)]
 mod book;

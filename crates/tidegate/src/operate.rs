@@ -15,10 +15,10 @@ use tidegate_core::{
     reads::{ReadSet, Scan},
     request::Request,
     row::{
-        BulkCounts, BulkFilter, BulkWhat, Chunk, Row, RowKey, SessionOp, SessionRef, Step, Work,
-        Workspace,
+        BulkCounts, BulkFilter, BulkWhat, Chunk, EngineId, Row, RowKey, Run, SessionOp, SessionRef,
+        Step, Work, Workspace,
     },
-    run::record::{Record, Then},
+    run::record::{NewStep, Record, Then},
     schedule::Hold,
     session::{NewSessionOp, Outcome},
     time::Timestamp,
@@ -27,7 +27,7 @@ use tidegate_store::{Store, StoreError, list_runs, look};
 
 use crate::{
     api::{Engine, check_events, check_request, payload, unexpected},
-    context::OUTSIDE,
+    context::{MAX_OPS, OUTSIDE, check_record},
     error::Error,
     handler::check_name,
     load::MAX_STEPS,
@@ -202,16 +202,11 @@ impl Engine {
     ) -> Result<Result<Outcome, StepError>, Error> {
         check_name(&asked.step).map_err(|rule| Error::Value(format!("the step's id {rule}")))?;
         asked.step.insert_str(0, OUTSIDE);
-        let (live, ended) = self.look_up(run).await?;
-        let Some(known) = live.map(Box::new) else {
-            let state = ended.map(|ended| ended.ending.state());
-            let refusal = state.map_or(Refusal::NoRun(run), |state| Refusal::Ended { run, state });
-            return Err(refusal.into());
-        };
+        let known = self.live(run).await?;
         let (engine, fence) = (known.owner.unwrap_or_default(), known.fence);
         let step = RowKey::Step(run.seq, asked.step.clone());
         let report =
-            Record { session: vec![asked], ..Record::new(run.seq, engine, fence, Then::Continue) };
+            Record { session: vec![asked], ..Record::new(run.seq, engine, fence, Then::Stay) };
         self.ask(Command::Record { known, report }).await?;
         let snapshot = self.store().read(ReadSet::default().row(step.clone())).await?;
         let Some(Some(Row::Step(step))) = snapshot.rows.get(&step) else {
@@ -226,6 +221,51 @@ impl Engine {
             Ok(Some(outcome)) => Ok(Ok(outcome)),
             Err(fault) => Ok(Err(fault)),
         }
+    }
+
+    /// Records steps of a run that is being driven, on any engine, by code that the run's handler
+    /// has called. They are durable and in this order when this returns. A step that is recorded
+    /// already keeps its first result.
+    ///
+    /// The token is that of the lease, [`Ctx::lease_token`](crate::Ctx::lease_token). The handler
+    /// finds the steps with [`Ctx::recorded`](crate::Ctx::recorded).
+    ///
+    /// # Errors
+    ///
+    /// Is refused with `fenced` if the lease has ended since the token was made: another engine
+    /// drives the run, or it waits or was cancelled; with `run_ended` if it has ended. More than 500
+    /// steps are an error.
+    pub async fn record_in(
+        &self,
+        run: RunId,
+        lease_token: &str,
+        steps: Vec<NewStep>,
+    ) -> Result<(), Error> {
+        if steps.len() > MAX_OPS {
+            let got = steps.len();
+            return Err(Error::Value(format!("at most {MAX_OPS} steps at once, got {got}")));
+        }
+        for step in &steps {
+            check_record(step).map_err(Error::Value)?;
+        }
+        let lease = lease_token.split_once('-').and_then(|(engine, fence)| {
+            Some((EngineId::from_str_radix(engine, 16).ok()?, fence.parse().ok()?))
+        });
+        let Some((engine, fence)) = lease else {
+            return Err(Error::Value("the lease token is not one of this program".to_owned()));
+        };
+        let known = self.live(run).await?;
+        let report = Record { steps, ..Record::new(run.seq, engine, fence, Then::Stay) };
+        self.ask(Command::Record { known, report }).await.map(drop)
+    }
+
+    /// Returns a run that has not ended.
+    pub(crate) async fn live(&self, run: RunId) -> Result<Box<Run>, Error> {
+        let (live, ended) = self.look_up(run).await?;
+        live.map(Box::new).ok_or_else(|| {
+            let state = ended.map(|ended| ended.ending.state());
+            state.map_or(Refusal::NoRun(run), |state| Refusal::Ended { run, state }).into()
+        })
     }
 
     /// Pauses a schedule, and returns its new state.

@@ -56,19 +56,20 @@ pub type Result<T, E = StepError> = std::result::Result<T, E>;
 /// ```
 #[derive(Clone)]
 pub struct StepError {
-    code: String,
+    code: Box<str>,
     message: String,
     again: RetryDecision,
     closes: Option<Box<NewClose>>,
     overload: bool,
+    details: Option<Box<serde_json::Value>>,
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-/// Two errors are equal if code, message, retry decision and closed gate are equal.
+/// Two errors are equal if code, message, details, retry decision and closed gate are equal.
 impl PartialEq for StepError {
     fn eq(&self, other: &Self) -> bool {
-        (&self.code, &self.message, self.again, &self.closes)
-            == (&other.code, &other.message, other.again, &other.closes)
+        (&self.code, &self.message, &self.details, self.again, &self.closes)
+            == (&other.code, &other.message, &other.details, other.again, &other.closes)
     }
 }
 
@@ -93,13 +94,15 @@ impl StepError {
 
     /// Creates an error with a stable code, by which callers and consoles can distinguish errors.
     pub fn coded(code: impl Into<String>, message: impl Into<String>) -> Self {
-        let (code, message) = (code.into(), message.into());
+        let (code, message): (String, String) = (code.into(), message.into());
+        let code = code.into_boxed_str();
         Self {
             code,
             message,
             again: RetryDecision::Retry,
             closes: None,
             overload: false,
+            details: None,
             source: None,
         }
     }
@@ -160,6 +163,28 @@ impl StepError {
         Self { overload: true, ..self }
     }
 
+    /// Sets what else is known of the error. It is recorded with code and message, and part of the
+    /// result of the step, of the run, and of a call of the run: an error of another language keeps
+    /// its name, its stack and its cause.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use tidegate::StepError;
+    ///
+    /// let error = StepError::coded("TypeError", "x is undefined");
+    /// let error = error.with_details(json!({ "stack": "at a.js:1" }));
+    /// assert_eq!(error.details().unwrap()["stack"], "at a.js:1");
+    /// ```
+    #[must_use]
+    pub fn with_details(self, details: serde_json::Value) -> Self {
+        Self { details: Some(Box::new(details)), ..self }
+    }
+
+    /// Returns what else is known of the error.
+    pub fn details(&self) -> Option<&serde_json::Value> {
+        self.details.as_deref()
+    }
+
     /// Returns the stable code.
     pub fn code(&self) -> &str {
         &self.code
@@ -210,12 +235,14 @@ impl StepError {
     }
 
     pub(crate) fn to_row(&self) -> row::RunError {
-        row::RunError { code: self.code.clone(), message: self.message.clone() }
+        let details = self.details.as_deref().cloned();
+        row::RunError { details, ..row::RunError::new(&*self.code, &self.message) }
     }
 
     /// Creates the error of a recorded failure. It is not retried.
     pub(crate) fn recorded(fault: &row::RunError) -> Self {
-        Self::coded(&fault.code, &fault.message).fatal()
+        let details = fault.details.clone().map(Box::new);
+        Self { details, ..Self::coded(&fault.code, &fault.message).fatal() }
     }
 
     /// Creates the error of a panic.

@@ -13,7 +13,7 @@ use std::{
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use tidegate::{
-    Concurrency, Ctx, Workflow, new_event,
+    Concurrency, Ctx, Fair, Workflow, new_event,
     testing::{TestHarness, VirtualClock},
 };
 use tidegate_core::{
@@ -134,4 +134,33 @@ async fn a_hot_key_is_handed_on_without_a_read_in_between() {
     // because it was not known in advance that this run would be next.
     let read = store.inputs_read.load(Ordering::SeqCst);
     assert!(read <= 1, "inputs were read {read} times instead of prefetched");
+}
+
+// spec L16
+#[tokio::test]
+async fn values_take_turns_without_a_second_read() {
+    let clock = Arc::new(VirtualClock::new(Timestamp::from_micros(0)));
+    let store = Counting::new(clock.clone());
+    let harness = TestHarness::on(store.clone(), clock);
+    let fair = Workflow::new("fair", async |_: Ctx, input: Value| Ok(input["n"].clone()))
+        .concurrency(Concurrency::limit(2).fair(Fair::by("v")));
+    let engine = harness.engine().workflow(fair).start().await.unwrap();
+    harness.settle().await;
+    let before = store.asked_again.load(Ordering::SeqCst);
+    // Half of the runs are of one value, so that it is alone in the end.
+    let value = |n: usize| if n.is_multiple_of(2) { 0 } else { n % 12 };
+    let events = (0..120).map(|n| new_event("fair", json!({ "n": n, "v": value(n) })).unwrap());
+    let posted = engine.send_all(events.collect()).await.unwrap();
+    harness.settle().await;
+    for (n, posted) in posted.iter().enumerate() {
+        let output: Value = engine.output(posted.run().unwrap()).await.unwrap().unwrap();
+        assert_eq!(output, json!(n), "each run must get its own input");
+    }
+    // The engine does not know the seven values until each has been served, and expects a value to
+    // have more runs when its last one is served.
+    let asked_again = store.asked_again.load(Ordering::SeqCst) - before;
+    assert!(asked_again <= 20, "{asked_again} decisions of 120 runs needed a second read");
+    // Where one value is alone, only the first of the two runs that start together is known.
+    let read = store.inputs_read.load(Ordering::SeqCst);
+    assert!(read <= 35, "inputs were read {read} times instead of prefetched");
 }

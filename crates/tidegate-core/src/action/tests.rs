@@ -215,7 +215,7 @@ fn a_flow_is_checked_as_a_whole() {
             flow `f`: concurrency of a flow is a policy: give limits and handoff to its actions
             flow `f`: concurrency.policy has no value `later`: did you mean `latest`?
             action `f/actions[0]`: name is required: 1 to 256 characters
-            action `f/b`: x is not known: known are `app`, `name`, `version`, `triggers`, `waitsFor`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onTooMany`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `flow`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`, `cancelOn`
+            action `f/b`: x is not known: known are `app`, `name`, `version`, `triggers`, `waitsFor`, `retry`, `timeoutMs`, `url`, `remote`, `endEvents`, `callTimeoutMs`, `onTooMany`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `flow`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`, `cancelOn`
             flow `f`: concurrency.key has no value `id`: known are `session`, `user`, `none`, `input.…`, `metadata.…`
             action `f/b`: name differs from its key in `actions.a`
             action `f/a`: debounce is not allowed with the policy `debounce`: keep one of the two

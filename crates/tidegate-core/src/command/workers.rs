@@ -35,6 +35,7 @@ impl Answer {
             | Self::Session(_)
             | Self::Stream(_)
             | Self::Left(_)
+            | Self::Signalled(_)
             | Self::Again(_)
             | Self::Kept(_)
             | Self::Overridden(_)

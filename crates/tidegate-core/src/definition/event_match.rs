@@ -21,7 +21,7 @@ pub struct EventMatch {
     /// The event's name.
     pub event: String,
     /// Paths in the event, each with the path in the run's own data that must have the same value.
-    #[serde(rename = "match")]
+    #[serde(default, rename = "match", skip_serializing_if = "BTreeMap::is_empty")]
     pub paths: BTreeMap<String, Path>,
 }
 
@@ -33,6 +33,16 @@ impl EventMatch {
         Ok(EventMatch { event: event?, paths: paths? })
     }
 
+    /// Reads the fields `event` and `match`, of which the second may be absent.
+    pub(crate) fn read_open(fields: &mut Fields<'_>) -> Result<EventMatch, Reported> {
+        let event = read_event(fields);
+        let paths = match fields.get("match") {
+            Some(_) => read_paths(fields),
+            None => Ok(BTreeMap::new()),
+        };
+        Ok(EventMatch { event: event?, paths: paths? })
+    }
+
     /// Returns the joined paths in the event, and the encoded values that an event must have there
     /// to concern a run with this data; none if the data lacks one of the values.
     pub fn values(&self, data: &Payload) -> Option<(String, Vec<u8>)> {
@@ -40,10 +50,15 @@ impl EventMatch {
         for own in self.paths.values() {
             Key::Value(data.scalar(own).ok()??).encode_into(&mut bytes);
         }
-        let path = self.paths.keys().map(String::as_str).collect::<Vec<_>>();
-        let path = path.join(JOINT.encode_utf8(&mut [0; 4]));
+        let path = self.path();
         let bytes = wait::fit(bytes, &path);
         Some((path, bytes))
+    }
+
+    /// Returns the joined paths in the event.
+    pub(crate) fn path(&self) -> String {
+        let paths = self.paths.keys().map(String::as_str).collect::<Vec<_>>();
+        paths.join(JOINT.encode_utf8(&mut [0; 4]))
     }
 }
 

@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::url::{read_url, without_user};
+use super::{
+    Definition,
+    url::{read_url, without_user},
+};
 use crate::definition::{Code, Fields, Problems, Reported, shorten};
 
 /// The setting `onFailure`: the handler that is executed after a run has failed.
@@ -74,8 +77,12 @@ impl OnFailure {
 
     /// Reports a handler in code for a workflow that is called by URL, and a handler URL for a
     /// workflow in code.
-    pub(super) fn check(&self, url: Option<&str>, problems: &mut Problems) {
-        let message = match (self, url) {
+    pub(super) fn check(&self, workflow: &Definition, problems: &mut Problems) {
+        let message = match (self, &workflow.url) {
+            (OnFailure::Code | OnFailure::Call { .. }, _) if workflow.remote.is_some() => {
+                "cannot be beside `remote`, whose protocol has its own way to handle failures: \
+                 remove it"
+            }
             (OnFailure::Code, Some(_)) => {
                 "cannot be true beside `url`, which would be called again with the work that has \
                  failed: name the service that handles failures, `{\"url\": \"https://…\"}`"

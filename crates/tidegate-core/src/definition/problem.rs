@@ -87,6 +87,16 @@ pub enum Code {
     ExpressionBadPattern,
     /// An expression names a variable that does not exist here.
     ExpressionUnknownVariable,
+    /// An operator of an expression does not take a constant of this type.
+    ExpressionWrongType,
+    /// An expression divides by the constant zero.
+    ExpressionDivisionByZero,
+    /// A constant of an expression cannot be converted or computed.
+    ExpressionBadValue,
+    /// The constants of an expression take too many steps.
+    ExpressionTooManySteps,
+    /// The constants of an expression are too large.
+    ExpressionTooLarge,
     /// The name, trigger or URL is not allowed.
     BadName,
     /// The cron expression of a schedule cannot be parsed.
@@ -121,6 +131,11 @@ impl Code {
             Code::ExpressionTooComplex => "expression_too_complex",
             Code::ExpressionBadPattern => "expression_bad_pattern",
             Code::ExpressionUnknownVariable => "expression_unknown_variable",
+            Code::ExpressionWrongType => "expression_wrong_type",
+            Code::ExpressionDivisionByZero => "expression_division_by_zero",
+            Code::ExpressionBadValue => "expression_bad_value",
+            Code::ExpressionTooManySteps => "expression_too_many_steps",
+            Code::ExpressionTooLarge => "expression_too_large",
             Code::BadName => "bad_name",
             Code::BadCron => "bad_cron",
             Code::CronNeverOccurs => "cron_never_occurs",
@@ -141,13 +156,12 @@ impl From<ExprErrorKind> for Code {
             ExprErrorKind::TooComplex => Code::ExpressionTooComplex,
             ExprErrorKind::BadPattern => Code::ExpressionBadPattern,
             ExprErrorKind::UnknownVariable => Code::ExpressionUnknownVariable,
-            // The kinds after the first are errors of an evaluation, which parsing does not return.
-            ExprErrorKind::Syntax
-            | ExprErrorKind::WrongType
-            | ExprErrorKind::DivisionByZero
-            | ExprErrorKind::BadValue
-            | ExprErrorKind::TooManySteps
-            | ExprErrorKind::TooLarge => Code::ExpressionSyntax,
+            ExprErrorKind::Syntax => Code::ExpressionSyntax,
+            ExprErrorKind::WrongType => Code::ExpressionWrongType,
+            ExprErrorKind::DivisionByZero => Code::ExpressionDivisionByZero,
+            ExprErrorKind::BadValue => Code::ExpressionBadValue,
+            ExprErrorKind::TooManySteps => Code::ExpressionTooManySteps,
+            ExprErrorKind::TooLarge => Code::ExpressionTooLarge,
         }
     }
 }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{
-    DEFAULT_APP, Definition, EventMatch, MAX_CALL_TIMEOUT_MS, MAX_LIMITS, MAX_TRIGGERS, OnFailure,
-    OnTooMany, Retry, Trigger, Written, rules, url::read_url,
+    DEFAULT_APP, Definition, EndEvents, EventMatch, MAX_CALL_TIMEOUT_MS, MAX_LIMITS, MAX_TRIGGERS,
+    OnFailure, OnTooMany, Remote, Retry, Trigger, Written, rules, url::read_url,
 };
 use crate::{
     definition::{Code, Fields, Kind, MAX_DESCRIPTION_CHARS, Problems, Reported},
@@ -27,7 +27,7 @@ pub(crate) enum Context<'a> {
 }
 
 /// The fields other than the controls.
-const FIELDS: [&str; 14] = [
+const FIELDS: [&str; 16] = [
     "app",
     "name",
     "version",
@@ -36,6 +36,8 @@ const FIELDS: [&str; 14] = [
     "retry",
     "timeoutMs",
     "url",
+    "remote",
+    "endEvents",
     "callTimeoutMs",
     "onTooMany",
     "onFailure",
@@ -65,6 +67,8 @@ pub(crate) fn read(
         workflow.compensate_timeout_ms = ms;
     }
     workflow.url = read_url(&mut fields).unwrap_or_default();
+    workflow.remote = Remote::read(&mut fields).unwrap_or_default();
+    workflow.end_events = EndEvents::read(&mut fields).unwrap_or_default();
     workflow.call_timeout_ms =
         fields.number("callTimeoutMs", 1, MAX_CALL_TIMEOUT_MS).unwrap_or_default();
     workflow.on_too_many = OnTooMany::read(&mut fields).unwrap_or_default();

@@ -1,14 +1,28 @@
 //! Rules for the parts of a definition that are not controls: triggers, failure handlers and calls.
 
-use super::{Definition, Trigger, on_too_many};
-use crate::definition::{Code, Problems};
+use super::{Definition, Trigger, on_too_many, remote};
+use crate::{
+    definition::{Code, Problems},
+    flow::cancel_on,
+};
 
 /// Reports conflicts between the parts of a definition that are not controls.
 pub(super) fn check(workflow: &Definition, problems: &mut Problems) {
     check_triggers(workflow, problems);
-    workflow.on_failure.check(workflow.url.as_deref(), problems);
+    remote::check(workflow, problems);
+    workflow.on_failure.check(workflow, problems);
     on_too_many::check(workflow, problems);
-    if workflow.call_timeout_ms.is_some() && workflow.url.is_none() {
+    for (n, entry) in workflow.waits_for.iter().enumerate() {
+        cancel_on::check_values(workflow, entry, &format!("waitsFor[{n}]"), problems);
+    }
+    if !workflow.waits_for.is_empty() && workflow.url.is_some() {
+        problems.warn(
+            Code::NoEffect,
+            "waitsFor",
+            "has no effect beside `url`: a called service answers, and waits for no event",
+        );
+    }
+    if workflow.call_timeout_ms.is_some() && !workflow.is_called() {
         problems.warn(
             Code::NoEffect,
             "callTimeoutMs",

@@ -255,7 +255,7 @@ fn unknown_names_are_refused_with_the_nearest_known_one() {
             json!({"throttle": 5, "singleton": "skip", "priority": [1]}),
         ],
         expect![[r#"
-            error unknown_field: workflow `w`: color is not known: known are `app`, `name`, `version`, `triggers`, `waitsFor`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onTooMany`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`, `cancelOn`
+            error unknown_field: workflow `w`: color is not known: known are `app`, `name`, `version`, `triggers`, `waitsFor`, `retry`, `timeoutMs`, `url`, `remote`, `endEvents`, `callTimeoutMs`, `onTooMany`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`, `cancelOn`
             error unknown_field: workflow `w`: concurency is not known: did you mean `concurrency`?
             error unknown_field: workflow `w`: rate_limit is not known: did you mean `rateLimit`?
             error unknown_field: workflow `w`: throttle.limt is not known: did you mean `limit`?
@@ -553,7 +553,7 @@ fn every_problem_is_said_at_once_and_only_once() {
         "#]],
     );
     let error = Definition::parse(&json!("w")).unwrap_err();
-    expect![[r#"workflow ``: definition must be an object of `app`, `name`, `version`, `triggers`, `waitsFor`, `retry`, `timeoutMs`, `url`, `callTimeoutMs`, `onTooMany`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`, `cancelOn`, got "w""#]].assert_eq(&error.to_string());
+    expect![[r#"workflow ``: definition must be an object of `app`, `name`, `version`, `triggers`, `waitsFor`, `retry`, `timeoutMs`, `url`, `remote`, `endEvents`, `callTimeoutMs`, `onTooMany`, `onFailure`, `compensateTimeoutMs`, `description`, `schema`, `idempotency`, `rateLimit`, `debounce`, `batch`, `handoff`, `singleton`, `priority`, `throttle`, `concurrency`, `startWithinMs`, `cancelOn`, got "w""#]].assert_eq(&error.to_string());
 }
 
 #[test]
@@ -639,7 +639,7 @@ fn the_silence_of_a_service_is_bounded() {
         expect![[r#"
             ok
             ok
-            error out_of_range: workflow `w`: callTimeoutMs must be at most 3600000, got 3600001
+            error out_of_range: workflow `w`: callTimeoutMs must be at most 7200000, got 7200001
             error out_of_range: workflow `w`: callTimeoutMs must be at least 1, got 0
             warning no_effect: workflow `w`: callTimeoutMs has no effect without `url`, whose calls it limits
         "#]],

@@ -9,8 +9,8 @@ use crate::{
     id::{RunId, Seq},
     row::{
         Adapted, Class, Closed, Def, Ended, EngineId, Event, Gate, GateKey, GateState, Given,
-        Numbers, Phase, Place, PlannedGate, Receipt, RowKey, RowNumbers, Run, Scope, Source, Span,
-        WaitOn, WaitPath, WaitRow, Workspace,
+        Listener, Numbers, Phase, Place, PlannedGate, Receipt, RowKey, RowNumbers, Run, Scope,
+        Source, Span, WaitOn, WaitPath, WaitRow, Workspace,
     },
     run::{listen, wait},
     time::Timestamp,
@@ -244,14 +244,18 @@ impl Flow {
 
     fn waits(&mut self, report: &mut Report, run: &Run) {
         for (n, listener) in run.listeners.iter().enumerate() {
-            let first = (listener.path.clone(), listener.value.clone());
-            self.filed(run, &listener.name, first, listen::step(n));
+            let Listener { name, path, value, first, .. } = listener;
+            self.paths.insert((run.ws.clone(), name.clone(), path.clone()), run.id);
+            if !first {
+                self.filed(run, name, (path.clone(), value.clone()), listen::step(n));
+            }
         }
         for wait in &run.waits {
             match &wait.on {
-                WaitOn::Event { name, matches } => {
-                    let first = matches.first().cloned().unwrap_or_default();
-                    self.filed(run, name, first, wait.step.clone());
+                WaitOn::Event { .. } | WaitOn::Named { .. } => {
+                    if let Some((topic, first)) = wait::indexed(&wait.on) {
+                        self.filed(run, topic, first, wait.step.clone());
+                    }
                 }
                 WaitOn::Child { run: before } | WaitOn::Before { run: before } => {
                     self.awaited.insert(before.seq, run.id);

@@ -58,6 +58,7 @@ fn healthy() -> BTreeMap<RowKey, Row> {
         ts: None,
         data: Payload::null(),
         delivery: None,
+        attributes: None,
     };
     let stream =
         Stream { ws: ws.clone(), name: "s".to_owned(), id: Seq(20), head: 1, closed: false };

@@ -97,6 +97,19 @@ pub(super) fn data_path(node: &Node, variable: &str) -> Option<Path> {
     (is_variable && first == "data").then(|| Path::from_names(rest.to_vec()).ok())?
 }
 
+/// Returns the pairs of paths that a conjunction of equalities compares.
+pub(super) fn equal_paths(node: &Node, other: &str, own: &str) -> Option<Vec<(Path, Path)>> {
+    let Kind::Binary(operator) = node.kind else { return None };
+    if operator == Operator::And {
+        let parts = node.children.iter().map(|child| equal_paths(child, other, own));
+        return Some(parts.collect::<Option<Vec<_>>>()?.concat());
+    }
+    let (left, right) = (&node.children[0], &node.children[1]);
+    let pair = |a, b| Some((data_path(a, other)?, data_path(b, own)?));
+    let pair = pair(left, right).or_else(|| pair(right, left))?;
+    (operator == Operator::Equal).then(|| vec![pair])
+}
+
 struct Binding<'a> {
     variables: &'a [(&'a str, Value<'a>)],
     mode: Mode,

@@ -13,8 +13,7 @@ pub struct ExprError {
     pub message: String,
 }
 
-/// Kind of an [`ExprError`]. The first five are errors of a definition, the others of an
-/// evaluation.
+/// Kind of an [`ExprError`]. The first five are errors of a text, the others of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExprErrorKind {

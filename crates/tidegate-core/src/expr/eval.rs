@@ -189,7 +189,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Returns the elements of a list, or the names of a map, as JSON texts.
+    /// Returns the elements of a list, or the sorted names of a map, as JSON texts.
     pub(super) fn items(&mut self, value: &Value<'a>) -> Outcome<Vec<Cow<'a, str>>> {
         let items = match value {
             Value::Json(json) => {
@@ -197,8 +197,11 @@ impl<'a> Evaluator<'a> {
                 let items = json.items();
                 items.map_err(|reason| self.error(ExprErrorKind::BadValue, reason))?
             }
+            // In the order of a map's names: a record that is bound becomes a map.
             Value::Record(fields) => {
-                fields.iter().map(|field| json::quote(field.0).into()).collect()
+                let mut names: Vec<&str> = fields.iter().map(|field| field.0).collect();
+                names.sort_unstable();
+                names.into_iter().map(|name| json::quote(name).into()).collect()
             }
             Value::Null if self.is_lenient() => Vec::new(),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {

@@ -4,23 +4,33 @@ use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Expr, ExprError};
+use super::{Expr, ExprError, Mode};
 
 /// Expression of a definition: its text, and the parsed form of it.
 ///
-/// Parsing takes place when a definition is checked, and once when a catalog is read; not for each
-/// event. Copies share both parts. Formulas are equal if their texts are.
+/// A text is evaluated in strict mode, `{"lenient": text}` in lenient mode. Parsing takes place when
+/// a definition is checked, and once when a catalog is read; not for each event. Copies share both
+/// parts. Formulas are equal if their texts and modes are.
 #[derive(Clone, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "Written", into = "Written")]
 pub struct Formula {
     text: Arc<str>,
     expr: Arc<Expr>,
+    mode: Mode,
+}
+
+/// The stored form, which is the author's.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Strict(String),
+    Lenient { lenient: String },
 }
 
 impl Formula {
     /// Parses the text of an expression.
-    pub fn parse(text: &str) -> Result<Formula, ExprError> {
-        Ok(Formula { expr: Arc::new(Expr::parse(text)?), text: text.into() })
+    pub fn parse(text: &str, mode: Mode) -> Result<Formula, ExprError> {
+        Ok(Formula { expr: Arc::new(Expr::parse(text)?), text: text.into(), mode })
     }
 
     /// Returns the text as the author wrote it.
@@ -32,11 +42,16 @@ impl Formula {
     pub fn expr(&self) -> &Expr {
         &self.expr
     }
+
+    /// Returns the mode in which it is evaluated.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
 }
 
 impl PartialEq for Formula {
     fn eq(&self, other: &Formula) -> bool {
-        self.text == other.text
+        (&self.text, self.mode) == (&other.text, other.mode)
     }
 }
 
@@ -54,16 +69,23 @@ impl fmt::Display for Formula {
     }
 }
 
-impl From<Formula> for String {
-    fn from(formula: Formula) -> String {
-        (*formula.text).to_owned()
+impl From<Formula> for Written {
+    fn from(formula: Formula) -> Written {
+        let text = (*formula.text).to_owned();
+        match formula.mode {
+            Mode::Strict => Written::Strict(text),
+            Mode::Lenient => Written::Lenient { lenient: text },
+        }
     }
 }
 
-impl TryFrom<String> for Formula {
+impl TryFrom<Written> for Formula {
     type Error = ExprError;
 
-    fn try_from(text: String) -> Result<Formula, ExprError> {
-        Formula::parse(&text)
+    fn try_from(written: Written) -> Result<Formula, ExprError> {
+        match written {
+            Written::Strict(text) => Formula::parse(&text, Mode::Strict),
+            Written::Lenient { lenient } => Formula::parse(&lenient, Mode::Lenient),
+        }
     }
 }

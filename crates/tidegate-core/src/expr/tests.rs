@@ -244,7 +244,10 @@ fn a_wait_is_bound_to_its_event_and_filed_under_one_equality() {
     let wait = |text: &str, mode| {
         let expr = Expr::parse(text).unwrap();
         let bound = with_variables(&data, ASYNC, |variables| {
-            expr.bind("event", &variables[0].1, mode).unwrap()
+            let bound = expr.bind("event", &variables[0].1, mode).unwrap();
+            let after = properties::outcome(&bound, &variables[1..], mode);
+            assert_eq!(after, properties::outcome(&expr, variables, mode), "{text} as {bound}");
+            bound
         });
         let filed = bound.indexed_equality("async", mode).map(|it| {
             let rest = it.rest.map_or("nothing".to_owned(), |rest| rest.to_string());

@@ -99,7 +99,7 @@ impl<'a> Value<'a> {
     }
 
     /// Returns the JSON text.
-    pub(super) fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         let mut out = String::new();
         self.write(&mut out);
         out

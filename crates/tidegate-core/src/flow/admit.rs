@@ -142,7 +142,7 @@ pub fn create(
         compensations: replay.map_or(0, |replay| replay.compensations),
         effect_run: replay.and_then(|replay| replay.effects),
         batch_of: replay.and_then(|replay| replay.batch),
-        batch_costs: control::costs(workflow).next().and(candidate.batch.clone()),
+        batch_costs: candidate.batch.clone().filter(|_| control::costs(workflow).next().is_some()),
         ..Run::new(id, candidate.ws.clone(), name, version, source, queued_at, rank)
     };
     run.wanted = !candidate.after().is_empty() && candidate.is_wanted();

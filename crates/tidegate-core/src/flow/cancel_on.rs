@@ -2,10 +2,11 @@
 //!
 //! An event of one of these names that has the same values as the run's own data cancels the run,
 //! from its admission on, also while it waits or sleeps (spec L29). The values are fixed at
-//! admission. A run whose data lacks one of them is not cancelled.
+//! admission. A run whose data lacks one of them is not cancelled. A condition, `if`, may say more:
+//! its part about the run's own event is evaluated at admission, the rest for each later event.
 //!
 //! Acts from the creation of the run to its end. On overflow: none. The run's row has the values,
-//! and the index of waits has a row for each entry.
+//! and is found by those of the first entry; the index of waits has a row for each other entry.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -13,12 +14,17 @@ use serde_json::{Value, json};
 use super::{
     batch::run_of_many,
     control::{Control, Field, FieldType, Moment, Reading},
-    key_source::KeySource,
+    key_source::{self, KeySource},
     one_or_list,
+    verdict::Verdict,
 };
 use crate::{
-    definition::{Code, Definition, EventMatch, Fields, Problems, Reported},
+    definition::{Code, Definition, EventMatch, Fields, Kind, Problems, Reported},
+    draft::Stop,
+    expr::{Expr, Formula, IndexedEquality, Mode},
     key::Path,
+    row::{Event, WaitFilter},
+    run::wait::encoded_scalar,
 };
 
 /// Row in the table of controls.
@@ -30,6 +36,7 @@ pub(crate) const CONTROL: Control = Control {
     fields: &[
         Field::required("event", FieldType::Event),
         Field::required("match", FieldType::Match),
+        Field::optional("if", FieldType::Condition, "every event with these values"),
         Field::optional("withinMs", FieldType::Duration, "until the run has ended"),
     ],
     read: |reading, value| {
@@ -37,6 +44,15 @@ pub(crate) const CONTROL: Control = Control {
     },
     write: |definition| one_or_list(definition.cancel_on.iter().map(CancelOn::to_value)),
     check,
+    // It has no gate. A condition that cannot be fixed rejects the input when it arrives.
+    plan: |candidate, _| {
+        for entry in &candidate.workflow().cancel_on {
+            let bound = entry.listener(candidate.event);
+            let control = CONTROL.name;
+            bound.map_err(|reason| Stop::Refused(Verdict::Rejected { control, reason }))?;
+        }
+        Ok(())
+    },
     ..Control::NONE
 };
 
@@ -47,6 +63,9 @@ pub struct CancelOn {
     /// The event, and the values that it has in common with the run's data.
     #[serde(flatten)]
     pub on: EventMatch,
+    /// The condition for an event, `async`, to cancel a run that was started by `event`.
+    #[serde(default, rename = "if", skip_serializing_if = "Option::is_none")]
+    pub condition: Option<Formula>,
     /// How long after its admission an event cancels the run; until its end if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_ms: Option<u64>,
@@ -54,15 +73,47 @@ pub struct CancelOn {
 
 impl CancelOn {
     pub(crate) fn read(fields: &mut Fields<'_>) -> Result<CancelOn, Reported> {
-        let on = EventMatch::read(fields);
+        let own = match fields.problems().kind {
+            Kind::Workflow | Kind::Pool => key_source::EVENT,
+            Kind::Flow | Kind::Action => key_source::REQUEST,
+        };
+        let condition = fields.formula_with("if", &[own, WaitFilter::EVENT]);
+        let on = match &condition {
+            Ok(Some(_)) => EventMatch::read_open(fields),
+            Ok(None) | Err(_) => EventMatch::read(fields),
+        };
         let within_ms = fields.optional_duration("withinMs");
-        Ok(CancelOn { on: on?, within_ms: within_ms? })
+        Ok(CancelOn { on: on?, condition: condition?, within_ms: within_ms? })
+    }
+
+    /// Returns the joined paths and the encoded values by which the index finds the events that
+    /// concern a run with this input, and the rest of the condition. None if no event can concern
+    /// it.
+    pub(crate) fn listener(&self, event: &Event) -> Result<Option<Listened>, String> {
+        let Some((path, value)) = self.on.values(&event.data) else { return Ok(None) };
+        let Some(condition) = &self.condition else { return Ok(Some((path, value, None))) };
+        let (mode, bound) = (condition.mode(), key_source::bind(condition, event)?);
+        let lenient = mode == Mode::Lenient;
+        let filter = |expr: &Expr| WaitFilter { expr: expr.to_string(), lenient };
+        let indexed = bound.indexed_equality(WaitFilter::EVENT, mode).filter(|_| path.is_empty());
+        // A path whose text is not read as the same path has no place in the index.
+        let indexed =
+            indexed.filter(|it| Path::parse(&it.path.to_string()).as_ref() == Ok(&it.path));
+        Ok(Some(match indexed {
+            Some(IndexedEquality { path, value, rest }) => {
+                (path.to_string(), encoded_scalar(value), rest.as_ref().map(filter))
+            }
+            None => (path, value, Some(filter(&bound))),
+        }))
     }
 
     pub(crate) fn to_value(&self) -> Value {
         json!(self)
     }
 }
+
+/// Joined paths, encoded values and rest of the condition of a listener.
+pub(crate) type Listened = (String, Vec<u8>, Option<WaitFilter>);
 
 /// Refuses values that may differ between the events of one run: an event that concerns one of them
 /// would cancel the run of all.
@@ -71,6 +122,11 @@ fn check(reading: &mut Reading<'_>) {
     for (n, entry) in definition.cancel_on.iter().enumerate() {
         let at = Reading::place(places, &CONTROL, n);
         check_values(definition, &entry.on, &at, problems);
+        if let (Some(_), Some((noun, _))) = (&entry.condition, run_of_many(definition)) {
+            let message =
+                format!("is a condition on one event, but a {noun} has many: use `match`");
+            problems.error(Code::Conflict, &format!("{at}.if"), message);
+        }
     }
 }
 
@@ -167,12 +223,36 @@ mod tests {
         "#]].assert_eq(&problems(&fields));
     }
 
+    // spec L35
+    #[test]
+    fn events_that_would_reach_a_run_by_one_of_its_values_are_refused() {
+        let with = |fold: Value| {
+            let entry = json!({ "event": "paid", "match": { "a": "order.id" } });
+            let mut fields = json!({ "waitsFor": [entry] });
+            fields.as_object_mut().unwrap().extend(fold.as_object().unwrap().clone());
+            fields
+        };
+        let batch = json!({ "maxSize": 9, "timeoutMs": 9, "key": "user" });
+        let window = json!({ "periodMs": 9, "keep": "all" });
+        let all = [with(json!({ "batch": batch })), with(json!({ "debounce": window }))];
+        expect![[r#"
+            workflow `w`: waitsFor[0].match `order.id` may differ between the events of one batch: use `user`, the batch's key
+            workflow `w`: waitsFor[0].match `order.id` may differ between the events of one window: give the window this key
+        "#]].assert_eq(&all.map(|it| problems(&it)).concat());
+        let own = json!({ "batch": { "maxSize": 9, "timeoutMs": 9, "key": "order.id" } });
+        let mut definition = json!({ "name": "w" });
+        definition.as_object_mut().unwrap().extend(with(own).as_object().unwrap().clone());
+        assert!(Definition::parse(&definition).is_ok());
+    }
+
     #[test]
     fn the_authors_form_is_read_again() {
         let value = json!({ "app": "default", "name": "w",
             "cancelOn": [
                 { "event": "gone", "match": { "b": "a.b", "a": "a" }, "withinMs": 5 },
                 { "event": "lost", "match": { "a": ["x.y"] } },
+                { "event": "moved", "if": "async.data.n > event.data.n" },
+                { "event": "sold", "match": { "a": "a" }, "if": { "lenient": "async.data.all" } },
             ],
             "waitsFor": [{ "event": "paid", "match": { "a": "a" } }] });
         let definition = Definition::parse(&value).unwrap().value;

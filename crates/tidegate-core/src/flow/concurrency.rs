@@ -27,8 +27,7 @@ use super::{
 use crate::{
     catalog::Limit,
     definition::{Code, Definition, Fields, Kind, Problems, Reported},
-    json::Payload,
-    row::{self, Class, GivenLimit, Numbers, Scope},
+    row::{self, Class, Event, GivenLimit, Numbers, Scope},
 };
 
 /// Row in the table of controls.
@@ -68,9 +67,10 @@ pub(super) const CONTROL: Control = Control {
     plan: |candidate, plan| {
         for limit in &candidate.workflow().concurrency {
             let scope = candidate.scope(limit.class(), limit.key.as_ref())?;
+            let Some(scope) = scope else { continue };
             let cost = candidate.cost(CONTROL.name, limit.cost.as_ref())?;
             plan.add_costing(&scope, limit.hold(), vec![cost]);
-            plan.give(candidate.given(CONTROL.name, [limit.given(&candidate.event.data)])?);
+            plan.give(candidate.given(CONTROL.name, [limit.given(candidate.event)])?);
             plan.bound(limit.queue);
             plan.share(candidate, CONTROL.name, limit.fair.as_ref())?;
         }
@@ -186,8 +186,8 @@ impl Concurrency {
     }
 
     /// Returns the number that an input has for this limit.
-    fn given(&self, data: &Payload) -> Result<GivenLimit, String> {
-        let limit = self.limit.given("limit", data)?;
+    fn given(&self, event: &Event) -> Result<GivenLimit, String> {
+        let limit = self.limit.given("limit", event)?;
         Ok(GivenLimit { limit, burst: None })
     }
 
@@ -313,7 +313,14 @@ fn check(reading: &mut Reading<'_>) {
     for (n, limit) in limits.iter().enumerate() {
         if let Some(other) = limits[..n].iter().find(|other| other.counts_the_same(limit)) {
             let rule = format!("counts the same runs as {}", other.field);
-            problems.error(Code::Conflict, limit.field, format!("{rule}: keep one of them"));
+            // Two limits with one key and span are one gate, which counts runs or units.
+            let fix = if limit.has_cost == other.has_cost {
+                "keep one of them".to_owned()
+            } else {
+                let span = if limit.span == Span::Run { "executing" } else { "run" };
+                format!("a gate counts runs or units, so give one of them `span: {span}`")
+            };
+            problems.error(Code::Conflict, limit.field, format!("{rule}: {fix}"));
             continue;
         }
         if limit.has_cost {

@@ -262,7 +262,7 @@ pub const CONTROLS: [Control; 11] = [
 ];
 
 /// Rows of gates for which a definition has no field of the same name.
-const INTERNAL: [Control; 5] =
+static INTERNAL: [Control; 5] =
     [idempotency::DEDUPE_ID, overlap::CONTROL, policy::CONTROL, pause::CONTROL, fair::CONTROL];
 
 static ALL: [&Control; CONTROLS.len() + INTERNAL.len()] = {
@@ -278,6 +278,13 @@ static ALL: [&Control; CONTROLS.len() + INTERNAL.len()] = {
 /// Returns all rows, including those that are not fields of a definition.
 pub(crate) fn all() -> impl Iterator<Item = &'static Control> {
     ALL.iter().copied()
+}
+
+/// Returns the controls that a definition uses, in the order of all rows, with those that are not
+/// fields of a definition. Most definitions use few, and an input is decided for each of them.
+pub(crate) fn in_use(definition: &Definition) -> Vec<&'static Control> {
+    let used = CONTROLS.iter().filter(|control| (control.write)(definition).is_some());
+    used.chain(&INTERNAL).collect()
 }
 
 /// Returns the names of all controls that have gates, in the order in which they act.
@@ -447,7 +454,7 @@ mod tests {
             throttle {limit, perMs, key, burst, cost, pool, fair}: spread starts over time and lose none; start; delay
             concurrency {limit, key, span, cost, pool, queue, fair, adaptive}: bound how many run at once; start; wait in the queue
             startWithinMs {startWithinMs}: cancel runs that would start too late; start; cancel as expired
-            cancelOn {event, match, withinMs}: cancel runs that an event makes useless; creation; cancel when the event arrives"#]]
+            cancelOn {event, match, if, withinMs}: cancel runs that an event makes useless; creation; cancel when the event arrives"#]]
         .assert_eq(&lines.join("\n"));
     }
 

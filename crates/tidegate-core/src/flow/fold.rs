@@ -145,7 +145,7 @@ fn of_control(
         policy::scope(candidate, Class::Quiet)?.map(|(scope, _)| scope)
     } else {
         let key = (control.keys)(definition).first().copied().flatten();
-        Some(candidate.scope(folding.class, key)?)
+        candidate.scope(folding.class, key)?
     };
     Ok(scope.map(|scope| (scope, folding)))
 }
@@ -156,7 +156,7 @@ fn first(candidate: &Candidate<'_>) -> Decided<Option<(Scope, Folding)>, Verdict
         return Ok(known.clone());
     }
     let mut first = None;
-    for control in control::all() {
+    for control in &*candidate.current.controls {
         first = of_control(candidate, control)?;
         if first.is_some() {
             break;

@@ -1,26 +1,80 @@
 //! Numbers from data: a number of a control that each input brings along.
 //!
-//! A number of a definition may be an object that names a path in the data, the range that its
-//! value is brought into, and a default. It is read when the run is admitted.
+//! A number of a definition may be an object that names a path in the data or an expression, the
+//! range that its value is brought into, and a default. It is read when the run is admitted.
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::key_source;
 use crate::{
     definition::{Code, Fields, Kind, Reported, shorten_text, whole},
-    json::Payload,
+    expr::{Formula, Mode},
     key::Path,
-    row::Number,
+    row::{Event, Number},
 };
 
 /// The fields of the object.
 const FIELDS: [&str; 4] = ["from", "default", "min", "max"];
 
+/// Where a number is read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum NumberSource {
+    /// The value at a path.
+    Path(Path),
+    /// The result of an expression. In lenient mode an error or a result that is no number becomes
+    /// the default, and a fraction is cut off.
+    Expr {
+        /// The expression.
+        expr: Formula,
+    },
+}
+
+impl NumberSource {
+    fn read(fields: &mut Fields<'_>) -> Result<NumberSource, Reported> {
+        let rule = "the path of a number in the data, or `{\"expr\": …}`";
+        if let Some(value @ Value::Object(_)) = fields.get("from") {
+            let at = fields.field("from");
+            let mut fields = Fields::open(value, &at, &["expr"], fields.problems())?;
+            let expr = fields.formula("expr")?;
+            let expr = expr.ok_or_else(|| fields.missing("expr", "an expression"))?;
+            return Ok(NumberSource::Expr { expr });
+        }
+        let path = fields.path("from")?.ok_or_else(|| fields.missing("from", rule))?;
+        Ok(NumberSource::Path(path))
+    }
+
+    /// Returns the text of the value for an input, as JSON; none if there is no value.
+    fn text(&self, event: &Event) -> Result<Option<String>, String> {
+        let text = match self {
+            Self::Path(path) => event.data.text_at(path).map(str::to_owned),
+            Self::Expr { expr } if expr.mode() == Mode::Lenient => {
+                let value = key_source::value_of(expr, event).unwrap_or_default();
+                value.as_f64().map(|number| number.trunc().to_string())
+            }
+            Self::Expr { expr } => Some(key_source::value_of(expr, event)?.to_string()),
+        };
+        Ok(text.filter(|text| text != "null"))
+    }
+}
+
+impl fmt::Display for NumberSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => path.fmt(f),
+            Self::Expr { expr } => f.write_str(&shorten_text(expr.text())),
+        }
+    }
+}
+
 /// Number that is read from the data of each input (spec L12, L14).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FromData {
-    /// The path of the number.
-    pub from: Path,
+    /// The source of the number.
+    pub from: NumberSource,
     /// The number of an input without a value there.
     pub default: i64,
     /// The lowest number; lower ones become it.
@@ -46,9 +100,7 @@ impl FromData {
         let (value, at) = (fields.get(name).unwrap_or(&Value::Null), fields.field(name));
         let mut fields = Fields::open(value, &at, &FIELDS, fields.problems())?;
         let rule = "a whole number";
-        let from = fields.path("from").and_then(|from| {
-            from.ok_or_else(|| fields.missing("from", "the path of a number in the data"))
-        });
+        let from = NumberSource::read(&mut fields);
         let min = fields.integer("min", least, most);
         let min = min.and_then(|min| min.ok_or_else(|| fields.missing("min", rule)));
         let max = fields.integer("max", least, most);
@@ -68,13 +120,12 @@ impl FromData {
     }
 
     /// Returns the number of one input, or why its value is none. `name` is the field's name.
-    pub(crate) fn of(&self, name: &str, data: &Payload) -> Result<i64, String> {
-        let text = data.text_at(&self.from).filter(|text| *text != "null");
-        let Some(text) = text else { return Ok(self.default) };
-        let value = serde_json::from_str::<Value>(text).ok();
+    pub(crate) fn of(&self, name: &str, event: &Event) -> Result<i64, String> {
+        let Some(text) = self.from.text(event)? else { return Ok(self.default) };
+        let value = serde_json::from_str::<Value>(&text).ok();
         let number = value.as_ref().and_then(|value| self.within(value));
         number.ok_or_else(|| {
-            let shown = shorten_text(text);
+            let shown = shorten_text(&text);
             format!("{name} `{}` must be a whole number, got {shown}", self.from)
         })
     }
@@ -149,9 +200,9 @@ impl Amount {
     }
 
     /// Returns the number that an input has; none if the definition has it itself.
-    pub(crate) fn given(&self, name: &str, data: &Payload) -> Result<Option<u32>, String> {
+    pub(crate) fn given(&self, name: &str, event: &Event) -> Result<Option<u32>, String> {
         let Self::From(of) = self else { return Ok(None) };
-        let number = of.of(name, data)?;
+        let number = of.of(name, event)?;
         Ok(Some(u32::try_from(number).expect("read() has checked the range")))
     }
 }
@@ -161,16 +212,40 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{definition::Definition, pool::Pool};
+    use crate::{
+        definition::Definition,
+        flow::priority::{Priority, Shift},
+        id::{EventId, Seq},
+        json::Payload,
+        pool::Pool,
+        row,
+        time::Timestamp,
+    };
 
     fn seats(min: i64, max: i64) -> FromData {
-        let from = Path::parse("plan.seats").unwrap();
+        let from = NumberSource::Path(Path::parse("plan.seats").unwrap());
         FromData { from, default: 2, min, max }
     }
 
+    fn event(data: &str) -> Event {
+        let data = Payload::parse(data.as_bytes(), usize::MAX).unwrap();
+        let (seq, at) = (Seq(1), Timestamp::from_micros(1_000_000));
+        let (id, ws, kind) = (EventId { seq, salt: 0 }, "default".into(), row::Kind::Event);
+        Event {
+            id,
+            ws,
+            kind,
+            name: "a".to_owned(),
+            at,
+            ts: None,
+            data,
+            delivery: None,
+            attributes: None,
+        }
+    }
+
     fn of(number: &FromData, seats: &str) -> Result<i64, String> {
-        let text = format!(r#"{{"plan":{{"seats":{seats}}}}}"#);
-        number.of("limit", &Payload::parse(text.as_bytes(), usize::MAX).unwrap())
+        number.of("limit", &event(&format!(r#"{{"plan":{{"seats":{seats}}}}}"#)))
     }
 
     /// spec L12, L14: whole numbers are brought into the range, and a missing one is the default.
@@ -193,8 +268,42 @@ mod tests {
             assert_eq!(of(&count, value), Ok(expected), "{value}");
             assert_eq!(of(&shift, value), Ok(shifted), "{value}");
         }
-        let absent = Payload::parse(b"{}", usize::MAX).unwrap();
-        assert_eq!(count.of("limit", &absent), Ok(2));
+        assert_eq!(count.of("limit", &event("{}")), Ok(2));
+    }
+
+    /// spec L12, L14: an expression gives the number; a lenient one always gives one.
+    #[test]
+    fn an_expression_gives_the_number() {
+        let number = |expr: Value| {
+            let controls = json!({ "name": "w", "priority": { "shiftMs": {
+                "from": { "expr": expr }, "min": -5000, "max": 5000, "default": 7,
+            } } });
+            let Some(Priority { shift_ms: Shift::From(number) }) =
+                Definition::parse(&controls).unwrap().value.priority
+            else {
+                panic!("a number from data")
+            };
+            number.of("shiftMs", &event(r#"{"n":2,"text":"x"}"#))
+        };
+        for (text, expected) in [
+            ("event.data.n * 1000", Ok(2000)),
+            ("event.data.n * -9000", Ok(-5000)),
+            ("event.data.n > 5 ? 1 : null", Ok(7)),
+        ] {
+            assert_eq!(number(json!(text)), expected, "{text}");
+            assert_eq!(number(json!({ "lenient": text })), expected, "{text}");
+        }
+        for (text, lenient) in [
+            ("event.data.n / 4", 0),
+            ("event.data.n * -0.7", -1),
+            ("event.data.text", 7),
+            ("event.data.text * 2", 7),
+            ("event.data.n == 2", 7),
+        ] {
+            assert!(number(json!(text)).is_err(), "{text}");
+            assert_eq!(number(json!({ "lenient": text })), Ok(lenient), "{text}");
+        }
+        assert_eq!(number(json!({ "lenient": "event.data.none * 9" })), Ok(0));
     }
 
     /// Returns the errors of a workflow with these controls, or `ok`.

@@ -249,11 +249,12 @@ pub fn drain<E>(draft: &mut Draft, run: &Run) -> Decided<(), E> {
 /// Admits the next runs while there is room, and sets the gate's due time.
 pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
     draft.expect_queue(key);
+    let mut is_left_over = None;
     for _ in 0..SERVED_AT_ONCE {
         let Some(gate) = draft.gate(key)? else { return Ok(()) };
         let mut gate = gate.clone();
         gate.state.reopen(draft.now());
-        if share::is_left_over(draft, &gate)? {
+        if is_left_over.map_or_else(|| share::is_left_over(draft, &gate), Ok)? {
             let best = share::give_up(draft, &mut gate)?;
             lower_head(&mut gate.state, best);
             draft.put(gate);
@@ -262,6 +263,7 @@ pub fn settle<E>(draft: &mut Draft, key: &GateKey) -> Decided<(), E> {
             }
             continue;
         }
+        is_left_over = Some(false);
         let first = if head(&gate.state).is_some() { draft.head_of_queue(&gate)? } else { None };
         let Some((place, seq)) = first else {
             set_head(&mut gate.state, None);

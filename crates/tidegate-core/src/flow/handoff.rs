@@ -167,7 +167,7 @@ fn check(reading: &mut Reading<'_>) {
 
 fn plan(candidate: &Candidate<'_>, plan: &mut Plan) -> Decided<(), Verdict> {
     let Some(handoff) = &candidate.workflow().handoff else { return Ok(()) };
-    let mut scope = candidate.scope(Class::Handoff, handoff.key())?;
+    let Some(mut scope) = candidate.scope(Class::Handoff, handoff.key())? else { return Ok(()) };
     if let (Some(key), Key::Missing) = (handoff.key(), &scope.key) {
         let reason = format!("the required key `{key}` is missing from the data");
         return Err(Stop::Refused(Verdict::Rejected { control: CONTROL.name, reason }));

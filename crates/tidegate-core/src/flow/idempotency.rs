@@ -90,6 +90,7 @@ pub(super) fn check(draft: &Draft, candidate: &Candidate<'_>) -> Decided<Option<
     let idempotency = candidate.workflow().idempotency.as_ref();
     let Some(idempotency) = idempotency.filter(|_| candidate.arrives()) else { return Ok(None) };
     let scope = candidate.scope(Class::Idempotency, idempotency.key.as_ref())?;
+    let Some(scope) = scope else { return Ok(None) };
     let key = GateKey::new(&scope);
     match claim::held(draft, &key)? {
         Some(held) => Err(Stop::Refused(Verdict::Deduped {

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     definition::{Code, Fields, Kind, Problems, Reported, shorten_text},
-    expr::{self, ExprError, Formula, Mode},
+    expr::{self, Expr, ExprError, Formula},
     key::{Key, MAX_CHARS, Path, Scalar},
     row::Event,
 };
@@ -70,23 +70,24 @@ impl KeySource {
         }
     }
 
-    /// Returns the key of an input, or the reason why it has none.
-    pub fn of(&self, event: &Event) -> Result<Key, String> {
+    /// Returns the key of an input, or the reason why it cannot be read. None if the result of a
+    /// lenient expression is `false`: then the control does not apply to the input.
+    pub fn of(&self, event: &Event) -> Result<Option<Key>, String> {
         match self {
             KeySource::Path(path) => {
-                Key::of(Some(path), &event.data).map_err(|error| error.to_string())
+                let key = Key::of(Some(path), &event.data);
+                key.map(Some).map_err(|error| error.to_string())
             }
             KeySource::Paths { paths } => {
                 let values = paths.iter().map(|path| event.data.scalar(path));
                 let values: Result<Option<Vec<Scalar>>, _> = values.collect();
                 let values = values.map_err(|error| error.to_string())?;
-                Ok(values.map_or(Key::Missing, Key::of_values))
+                Ok(Some(values.map_or(Key::Missing, Key::of_values)))
             }
             KeySource::Expr { expr } => {
                 let key =
-                    with_variables(event, |variables| expr.expr().key(variables, Mode::Strict));
-                let key = key.map_err(|error| failed("key", expr, &error))?;
-                Ok(key.unwrap_or(Key::Missing))
+                    with_variables(event, |variables| expr.expr().key(variables, expr.mode()));
+                key.map_err(|error| failed("key", expr, &error))
             }
         }
     }
@@ -172,13 +173,39 @@ pub(crate) const REQUEST: &str = "request";
 /// Evaluates the condition `if` of a trigger or a batch for an event.
 pub(crate) fn holds(condition: &Formula, event: &Event) -> Result<bool, String> {
     let holds =
-        with_variables(event, |variables| condition.expr().condition(variables, Mode::Strict));
+        with_variables(event, |variables| condition.expr().condition(variables, condition.mode()));
     holds.map_err(|error| failed("if", condition, &error))
+}
+
+/// Evaluates an expression for an event. Returns its result as JSON.
+pub(crate) fn value_of(formula: &Formula, event: &Event) -> Result<Value, String> {
+    with_variables(event, |variables| {
+        let value = formula.expr().evaluate(variables, formula.mode());
+        let value = value.map_err(|error| failed("expr", formula, &error))?;
+        Ok(serde_json::from_str(&value.to_json()).unwrap_or(Value::Null))
+    })
+}
+
+/// Replaces the variables of an input in an expression by their values.
+pub(crate) fn bind(formula: &Formula, event: &Event) -> Result<Expr, String> {
+    with_variables(event, |variables| {
+        let mut bound = formula.expr().clone();
+        for (name, value) in variables {
+            let next = bound.bind(name, value, formula.mode());
+            bound = next.map_err(|error| failed("if", formula, &error))?;
+        }
+        Ok(bound)
+    })
 }
 
 /// Calls `evaluate` with the variables of an input. A definition is allowed to name only the one of
 /// its kind.
 fn with_variables<T>(event: &Event, evaluate: impl FnOnce(&[(&str, expr::Value<'_>)]) -> T) -> T {
+    if event.attributes.is_some() {
+        let whole = event.whole();
+        let request = (REQUEST, expr::Value::of(&event.data));
+        return evaluate(&[(EVENT, expr::Value::of(&whole)), request]);
+    }
     let ts = event.ts.unwrap_or(event.at).micros().div_euclid(1000);
     let fields = [
         ("name", expr::Value::text(&event.name)),

@@ -14,8 +14,7 @@ use super::{
 use crate::{
     catalog::Limit,
     definition::{Code, Definition},
-    json::Payload,
-    row::{Costs, GivenLimit, Meter, Meters, Number, Numbers, Turn},
+    row::{Costs, Event, GivenLimit, Meter, Meters, Number, Numbers, Turn},
     time::Timestamp,
 };
 
@@ -305,8 +304,9 @@ impl Metered<'_> {
     }
 
     /// Returns the numbers that an input has for this limit.
-    pub(super) fn given(&self, data: &Payload) -> Result<GivenLimit, String> {
-        let (limit, burst) = (self.limit.given("limit", data)?, self.burst.given("burst", data)?);
+    pub(super) fn given(&self, event: &Event) -> Result<GivenLimit, String> {
+        let limit = self.limit.given("limit", event)?;
+        let burst = self.burst.given("burst", event)?;
         Ok(GivenLimit { limit, burst })
     }
 }

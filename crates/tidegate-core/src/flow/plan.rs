@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    By, CONTROLS, Control, Moment, batch, control,
+    By, Control, Moment, batch,
     cost::Cost,
     fair::Fair,
     fold::Folding,
@@ -20,6 +20,7 @@ use crate::{
     catalog::{Current, Pools},
     definition::{Definition, Overlap},
     draft::{Decided, Stop},
+    expr::Mode,
     id::RunId,
     key::Key,
     row::{
@@ -92,13 +93,16 @@ pub struct Candidate<'a> {
     pub results: Results,
 }
 
+/// Key of an input, none if its control does not apply; or the reason why it cannot be read.
+type KeyResult = Result<Option<Key>, String>;
+
 /// Results of a candidate: each is computed once, however often it is needed.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
     /// The gate plan.
     steps: OnceCell<Vec<GateStep>>,
-    /// The keys of expressions, by their text.
-    keys: RefCell<BTreeMap<Arc<str>, Result<Key, String>>>,
+    /// The keys of expressions, by their text and mode.
+    keys: RefCell<BTreeMap<(Arc<str>, Mode), KeyResult>>,
     /// Whether the control `batch` collects the input.
     is_collected: OnceCell<Result<bool, String>>,
     /// The first fold that applies to the input, if any does.
@@ -208,7 +212,7 @@ impl Plan {
         fair: Option<&Fair>,
     ) -> Decided<(), Verdict> {
         let Some(fair) = fair else { return Ok(()) };
-        let value = candidate.key(control, Some(&fair.by))?;
+        let value = candidate.key(control, Some(&fair.by))?.unwrap_or(Key::Missing);
         if let Some(step) = self.0.last_mut()
             && step.planned.share.is_none()
         {
@@ -224,10 +228,11 @@ impl Candidate<'_> {
         &self.current.workflow
     }
 
-    /// Returns the scope of one of this workflow's gates.
-    pub fn scope(&self, class: Class, key: Option<&KeySource>) -> Decided<Scope, Verdict> {
-        let value = self.key(class.control(), key)?;
-        Ok(self.scope_of(class, key.map(KeySource::slot).unwrap_or_default(), value))
+    /// Returns the scope of one of this workflow's gates; none if the key says that the control does
+    /// not apply to the input.
+    pub fn scope(&self, class: Class, key: Option<&KeySource>) -> Decided<Option<Scope>, Verdict> {
+        let Some(value) = self.key(class.control(), key)? else { return Ok(None) };
+        Ok(Some(self.scope_of(class, key.map(KeySource::slot).unwrap_or_default(), value)))
     }
 
     pub(crate) fn scope_of(&self, class: Class, slot: String, key: Key) -> Scope {
@@ -240,16 +245,17 @@ impl Candidate<'_> {
         &self,
         control: &'static str,
         source: Option<&KeySource>,
-    ) -> Decided<Key, Verdict> {
-        let key = source.map_or(Ok(Key::Whole), |source| self.value(source));
+    ) -> Decided<Option<Key>, Verdict> {
+        let key = source.map_or(Ok(Some(Key::Whole)), |source| self.value(source));
         key.map_err(|reason| Stop::Refused(Verdict::Rejected { control, reason }))
     }
 
     /// Returns the value of a key. An expression is evaluated once.
-    fn value(&self, source: &KeySource) -> Result<Key, String> {
+    fn value(&self, source: &KeySource) -> KeyResult {
         let KeySource::Expr { expr } = source else { return source.of(self.event) };
         let mut keys = self.results.keys.borrow_mut();
-        keys.entry(expr.text().clone()).or_insert_with(|| source.of(self.event)).clone()
+        let name = (expr.text().clone(), expr.mode());
+        keys.entry(name).or_insert_with(|| source.of(self.event)).clone()
     }
 
     /// Whether the control `batch` collects the input: its `if` holds, or it has none.
@@ -297,7 +303,7 @@ impl Candidate<'_> {
 
     fn build_plan(&self) -> Decided<Vec<GateStep>, Verdict> {
         let mut plan = Plan::default();
-        for control in control::all() {
+        for control in &*self.current.controls {
             (control.plan)(self, &mut plan)?;
         }
         plan.0.sort_by(|a, b| (a.order, &a.planned.gate).cmp(&(b.order, &b.planned.gate)));
@@ -312,9 +318,10 @@ impl Candidate<'_> {
         };
         let lacks = |control: &&Control| {
             let keys = (control.keys)(self.workflow()).into_iter();
-            keys.flatten().any(|key| self.value(key) == Ok(Key::Missing))
+            keys.flatten().any(|key| self.value(key) == Ok(Some(Key::Missing)))
         };
-        CONTROLS.iter().filter(applies).filter(lacks).map(|control| control.name).collect()
+        let used = self.current.controls.iter().copied();
+        used.filter(applies).filter(lacks).map(|control| control.name).collect()
     }
 
     /// Whether the controls that act on arrival apply: idempotency, rate limit and folds.

@@ -282,7 +282,7 @@ pub(super) fn scope<'a>(
         PolicyKey::Function(name) => format!("function:{name}"),
     };
     let key = match (&key.source(), &candidate.function_key) {
-        (Some(source), _) => candidate.key("policy", Some(source))?,
+        (Some(source), _) => candidate.key("policy", Some(source))?.unwrap_or(Key::Missing),
         (None, Some(key)) => key.clone(),
         (None, None) => Key::Missing,
     };

@@ -85,11 +85,13 @@ impl PoolUse {
     }
 
     /// Returns the gate of this use, how long a run holds it, and the number of its limits. None if
-    /// the pool was removed, which happens only to a retired workflow.
+    /// the key says that the use does not apply, or if the pool was removed, which happens only to
+    /// a retired workflow.
     fn gate(&self, candidate: &Candidate<'_>) -> Decided<Option<(Scope, Span, usize)>, Verdict> {
         let Some(pool) = candidate.pools.get(&self.pool) else { return Ok(None) };
         let Some((class, span, path, limits)) = pool.part(self.part) else { return Ok(None) };
-        let key = candidate.key(self.part.name(), self.key.as_ref().or(path))?;
+        let key = self.key.as_ref().or(path);
+        let Some(key) = candidate.key(self.part.name(), key)? else { return Ok(None) };
         let (ws, app, slot) = (candidate.ws.clone(), String::new(), String::new());
         let scope = Scope { ws, class, app, name: self.pool.clone(), slot, key };
         Ok(Some((scope, span, limits)))

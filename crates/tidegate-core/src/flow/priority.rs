@@ -59,7 +59,7 @@ fn shift_ms(candidate: &Candidate<'_>) -> Decided<i64, Verdict> {
     let shift = match &candidate.workflow().priority {
         None => Ok(0),
         Some(Priority { shift_ms: Shift::Ms(ms) }) => Ok(*ms),
-        Some(Priority { shift_ms: Shift::From(from) }) => from.of("shiftMs", &candidate.event.data),
+        Some(Priority { shift_ms: Shift::From(from) }) => from.of("shiftMs", candidate.event),
     };
     let control = CONTROL.name;
     shift.map_err(|reason| Stop::Refused(Verdict::Rejected { control, reason }))

@@ -153,10 +153,11 @@ fn own_spends(draft: &Draft, candidate: &Candidate<'_>) -> Decided<Vec<Spend>, V
     }
     let catalog = draft.catalog(&candidate.ws)?;
     let keys = meter::keys(limits.iter().map(|limit| limit.key.as_ref()));
-    let each = keys.into_iter().map(|key| {
-        let scope = candidate.scope(Class::RateLimit, key)?;
+    let mut spends = Vec::new();
+    for key in keys {
+        let Some(scope) = candidate.scope(Class::RateLimit, key)? else { continue };
         let alike = limits.iter().filter(|limit| limit.key.as_ref() == key);
-        let given = alike.clone().map(|limit| limit.metered().given(&candidate.event.data));
+        let given = alike.clone().map(|limit| limit.metered().given(candidate.event));
         let given = candidate.given(CONTROL.name, given)?;
         // The event is the newest one with this key: its own numbers apply.
         let numbers = Numbers::Of(given.as_ref().into());
@@ -169,9 +170,9 @@ fn own_spends(draft: &Draft, candidate: &Candidate<'_>) -> Decided<Vec<Spend>, V
             affordable(cost, *rate, &scope)?;
             costs.push(cost);
         }
-        Ok(Spend { scope, rates, costs: Costs::new(costs), given })
-    });
-    each.collect()
+        spends.push(Spend { scope, rates, costs: Costs::new(costs), given });
+    }
+    Ok(spends)
 }
 
 /// Rejects a cost above the burst.

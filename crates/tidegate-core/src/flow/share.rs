@@ -30,8 +30,7 @@ const RETURNED_AT_ONCE: usize = 256;
 fn weight<E>(draft: &Draft, need: &PlannedGate) -> Decided<Option<u32>, E> {
     let Some(share) = &need.share else { return Ok(None) };
     let Some(scope) = need.gate.scope() else { return Ok(None) };
-    let catalog = draft.catalog(&scope.ws)?;
-    Ok(catalog.fair(&scope).map(|fair| fair.weight(&share.value)))
+    Ok(draft.catalog(&scope.ws)?.weight(&scope, &share.value))
 }
 
 /// Position of a run that joins a queue by its value, and whether it has moved another run.
@@ -192,6 +191,9 @@ pub struct Standing {
     pub place: Option<usize>,
     /// The weight of the value.
     pub weight: u32,
+    /// The override of the weight in words, with its author, end and reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overridden: Option<String>,
     /// The sum of the weights of the values that wait, of the first 1,000.
     pub of: u64,
     /// Upper bound of the number of runs that enter before it, of the values that wait now.
@@ -202,14 +204,15 @@ impl Standing {
     /// Says how long the run waits, in the words of `why`. `most` is the number of runs that were
     /// counted.
     pub fn words(&self, most: usize) -> String {
-        let Self { value, weight, of, ahead, .. } = self;
+        let Self { value, weight, overridden, of, ahead, .. } = self;
         let place = match self.place {
             Some(place) => ordinal(place),
             None => format!("beyond the {}", ordinal(most)),
         };
+        let over = overridden.as_ref().map(|it| format!(", {it}")).unwrap_or_default();
         let entries = if *ahead == 1 { "entry" } else { "entries" };
         format!(
-            "{place} of {value} (weight {weight} of {of}), at most {ahead} {entries} until then"
+            "{place} of {value} (weight {weight} of {of}{over}), at most {ahead} {entries} until then"
         )
     }
 }
@@ -240,7 +243,7 @@ pub fn standing<E>(
     };
     let Some(scope) = gate.key.scope() else { return Ok(None) };
     let catalog = draft.catalog(&scope.ws)?;
-    let weight_of = |value: &Key| catalog.fair(&scope).map_or(1, |fair| fair.weight(value));
+    let weight_of = |value: &Key| catalog.weight(&scope, value).unwrap_or(1);
     let mut missing = Missing::default();
     let queue = missing.note(draft.queue(gate, most))?.unwrap_or_default();
     let behind = missing.note(draft.behind(gate, *number, most))?.unwrap_or_default();
@@ -272,6 +275,7 @@ pub fn standing<E>(
         value: value.to_string(),
         place: before.map(|before| before + 1),
         weight,
+        overridden: catalog.overrides().weight(&scope, value).map(|over| over.words()),
         of: firsts.iter().map(|(_, _, weight)| u64::from(*weight)).sum(),
         ahead: (by_rank + earlier) as u64 + passing,
     }))

@@ -40,7 +40,8 @@ pub(super) const CONTROL: Control = Control {
     plan: |candidate, plan| {
         let definition = candidate.workflow();
         let Some(singleton) = &definition.singleton else { return Ok(()) };
-        let mut scope = candidate.scope(Class::Singleton, singleton.key.as_ref())?;
+        let scope = candidate.scope(Class::Singleton, singleton.key.as_ref())?;
+        let Some(mut scope) = scope else { return Ok(()) };
         if definition.handoff.is_some() {
             // With a handoff, each version has its own gate: the handoff decides between versions.
             scope.slot = format!("{}@{}", scope.slot, candidate.current.version.number);

@@ -374,7 +374,7 @@ fn needs(catalog: &Catalog, run: &Run, step: &str, asks: &[PoolAsk]) -> Result<N
     let Some(Problem { code, .. }) = problems.first() else { return Ok(needs) };
     let rules: Vec<&str> = problems.iter().map(|problem| problem.rule.as_str()).collect();
     let message = format!("step `{step}`: {}", rules.join("; "));
-    Err(RunError { code: (*code).to_owned(), message })
+    Err(RunError::new((*code).to_owned(), message))
 }
 
 /// Use of one part of a pool by a step.

@@ -64,11 +64,11 @@ pub(super) const CONTROL: Control = Control {
     plan: |candidate, plan| {
         let throttles = &candidate.workflow().throttle;
         for key in meter::keys(throttles.iter().map(|it| it.key.as_ref())) {
-            let scope = candidate.scope(Class::Throttle, key)?;
+            let Some(scope) = candidate.scope(Class::Throttle, key)? else { continue };
             let alike = || throttles.iter().filter(|it| it.key.as_ref() == key);
             let costs = alike().map(|it| candidate.cost(CONTROL.name, it.cost.as_ref()));
             plan.add_costing(&scope, Span::Start, costs.collect::<Result<_, _>>()?);
-            let given = alike().map(|it| it.metered().given(&candidate.event.data));
+            let given = alike().map(|it| it.metered().given(candidate.event));
             plan.give(candidate.given(CONTROL.name, given)?);
             let fair = alike().find_map(|it| it.fair.as_ref());
             plan.share(candidate, CONTROL.name, fair)?;

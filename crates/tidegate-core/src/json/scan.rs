@@ -27,7 +27,7 @@ pub(super) fn depth(text: &str) -> usize {
 
 /// Returns the text of the value at the path `names`, without spaces around it.
 pub(crate) fn select<'a>(text: &'a str, names: &[String]) -> Option<&'a str> {
-    let mut value = Cursor { text, at: 0 }.take_value();
+    let mut value = text.trim_matches([' ', '\t', '\n', '\r']);
     for name in names {
         value = match value.as_bytes().first()? {
             b'{' => member(value, name)?,

@@ -99,6 +99,9 @@ pub struct GateView {
     /// The numbers of the limits that came from data, with the event that set them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_data: Option<Given>,
+    /// The key whose values take turns in the queue, if the limit has `fair`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fair_by: Option<String>,
     /// The value of the limit, if it is adaptive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adaptive: Option<AdaptiveLimit>,
@@ -328,6 +331,7 @@ fn show_all<E>(
         if matches!(gate.state, GateState::Slots(_)) {
             shown.adaptive = AdaptiveLimit::of(catalog, scope, gate.state.numbers());
         }
+        shown.fair_by = catalog.fair(scope).map(|fair| fair.by.slot());
         shown.overrides = catalog.overrides().of(scope);
         shown.override_target = Target::of(scope);
         let has_line = match &gate.state {

@@ -38,14 +38,54 @@ struct Slot {
     keys: Map<Scalar, Positions>,
     prefixes: Map<String, Positions>,
     all: Positions,
+    /// Overrides of the weights of values of `fair`.
+    values: Map<String, Arc<Override>>,
 }
 
 /// Overrides of one target, by the position of the limit.
 type Positions = Map<u32, Arc<Override>>;
 
+/// The overrides of one slot that match a key, the most specific first.
+struct Matching<'a>(Vec<&'a Positions>);
+
+impl Matching<'_> {
+    /// Whether the gates of the key are closed: the most specific override that says so decides, of
+    /// whatever position (spec L25).
+    fn closes(&self) -> bool {
+        let closing = |it: &Positions| {
+            it.values().filter_map(|over| over.fields.closing()).reduce(|one, other| one || other)
+        };
+        self.0.iter().find_map(|it| closing(it)).unwrap_or(false)
+    }
+
+    /// Returns the fields in force for the limit at a position, each from the most specific
+    /// override that has it (spec L24).
+    fn fields(&self, position: u32) -> Fields {
+        let found = self.0.iter().filter_map(|it| it.get(&position));
+        found.fold(Fields::default(), |fields, it| fields.or(&it.fields))
+    }
+
+    /// Returns the limit of a gate that nothing closes, given the limit of its definition.
+    fn open(&self, scope: &Scope, limit: Limit) -> Limit {
+        match limit {
+            Limit::Slots(most) => Limit::Slots(self.fields(0).limit.unwrap_or(most)),
+            Limit::Rates(rates) => Limit::Rates(self.rates(scope, rates)),
+            Limit::Open | Limit::Closed => limit,
+        }
+    }
+
+    /// Returns the rates of a meter row, given those of its definition.
+    fn rates(&self, scope: &Scope, rates: Vec<Rate>) -> Vec<Rate> {
+        let follows = matches!(scope.class, Class::RateLimit | Class::PoolRateLimit);
+        let rate = |(n, rate)| self.fields(n).rate(rate, follows);
+        (0..).zip(rates).map(rate).collect()
+    }
+}
+
 impl Slot {
-    /// Returns the overrides that match a key, the most specific first.
-    fn matching(&self, key: &Key) -> Vec<&Positions> {
+    /// Returns the overrides that match a key. With many overrides, the search is most of the cost
+    /// of a limit.
+    fn matching(&self, key: &Key) -> Matching<'_> {
         let mut found = Vec::new();
         if let Key::Value(scalar) = key {
             found.extend(self.keys.get(scalar));
@@ -57,31 +97,24 @@ impl Slot {
             }
         }
         found.push(&self.all);
-        found
-    }
-
-    /// Whether the gates of a key are closed: the most specific override that says so decides, of
-    /// whatever position (spec L25).
-    fn closes(&self, key: &Key) -> bool {
-        let closing = |it: &Positions| {
-            it.values().filter_map(|over| over.fields.closing()).reduce(|one, other| one || other)
-        };
-        self.matching(key).into_iter().find_map(closing).unwrap_or(false)
-    }
-
-    /// Returns the fields in force for the limit at a position, each from the most specific
-    /// override that has it (spec L24).
-    fn fields(&self, key: &Key, position: u32) -> Fields {
-        let found = self.matching(key).into_iter().filter_map(|it| it.get(&position));
-        found.fold(Fields::default(), |fields, it| fields.or(&it.fields))
+        Matching(found)
     }
 
     fn is_empty(&self) -> bool {
-        self.keys.is_empty() && self.prefixes.is_empty() && self.all.is_empty()
+        let Self { keys, prefixes, all, values } = self;
+        keys.is_empty() && prefixes.is_empty() && all.is_empty() && values.is_empty()
     }
 
     fn put(&mut self, over: &Arc<Override>, keep: bool) {
-        let Target { key, key_prefix, position, .. } = &over.target;
+        let Target { key, key_prefix, position, value, .. } = &over.target;
+        if let Some(value) = value {
+            if keep {
+                self.values.insert_mut(value.clone(), over.clone());
+            } else {
+                self.values.remove_mut(value);
+            }
+            return;
+        }
         let change = |positions: Option<&Positions>| {
             let positions = positions.cloned().unwrap_or_default();
             if keep {
@@ -208,6 +241,7 @@ impl Overrides {
         self.rows.keys().any(|target| {
             target.owner() == (scope.app.as_str(), scope.name.as_str())
                 && (target.class(), target.slot()) == (indexed(scope), scope.slot.as_str())
+                && target.value.is_none()
                 && target.matches(&scope.key)
         })
     }
@@ -226,13 +260,13 @@ impl Overrides {
 
     /// Returns the overrides that apply to a gate, the most specific first.
     pub fn of(&self, scope: &Scope) -> Vec<Override> {
-        let slot = self.slot(scope).into_iter().flat_map(|slot| slot.matching(&scope.key));
+        let slot = self.slot(scope).into_iter().flat_map(|slot| slot.matching(&scope.key).0);
         let mut found: Vec<Override> =
             slot.flat_map(Map::values).map(|over| Override::clone(over)).collect();
         if let Some(slots) = self.slots(&scope.app, &scope.name) {
             let pauses = pausing(scope).into_iter().filter_map(|(slot, key)| {
                 let slot = slots.get(&(Class::Pause, slot.to_owned()))?;
-                Some(slot.matching(key))
+                Some(slot.matching(key).0)
             });
             let pauses = pauses.flatten().flat_map(Map::values);
             let pauses = pauses.filter(|over| over.fields.closing() == Some(true));
@@ -241,41 +275,48 @@ impl Overrides {
         found
     }
 
+    /// Returns the override of the weight that a value has at a gate.
+    pub(crate) fn weight(&self, scope: &Scope, value: &Key) -> Option<&Arc<Override>> {
+        let values = &self.slot(scope)?.values;
+        if values.is_empty() { None } else { values.get(&value.to_string()) }
+    }
+
     /// Returns the limit of a gate, given the limit of its definition.
     pub(crate) fn apply(&self, scope: &Scope, limit: Limit) -> Limit {
         let Some(slots) = self.slots(&scope.app, &scope.name) else { return limit };
         let closed = |class: Class, slot: &str, key: &Key| {
             let slot = slots.get(&(class, slot.to_owned()));
-            slot.is_some_and(|slot| slot.closes(key))
+            slot.is_some_and(|slot| slot.matching(key).closes())
         };
-        let own = closed(indexed(scope), &scope.slot, &scope.key);
+        let own = slots.get(&(indexed(scope), scope.slot.clone()));
+        let own = own.map(|slot| slot.matching(&scope.key));
+        let is_closed = own.as_ref().is_some_and(Matching::closes);
         if scope.class == Class::Pause {
-            return if own { Limit::Closed } else { Limit::Open };
+            return if is_closed { Limit::Closed } else { Limit::Open };
         }
-        if own || pausing(scope).iter().any(|(at, key)| closed(Class::Pause, at, key)) {
+        if is_closed || pausing(scope).iter().any(|(at, key)| closed(Class::Pause, at, key)) {
             return Limit::Closed;
         }
-        self.open(scope, limit)
+        match own {
+            Some(own) => own.open(scope, limit),
+            None => limit,
+        }
     }
 
     /// Returns the limit that a gate has when nothing closes it, given the limit of its definition.
     pub(crate) fn open(&self, scope: &Scope, limit: Limit) -> Limit {
-        match limit {
-            Limit::Slots(most) => {
-                let fields = self.slot(scope).map(|slot| slot.fields(&scope.key, 0));
-                Limit::Slots(fields.and_then(|fields| fields.limit).unwrap_or(most))
-            }
-            Limit::Rates(rates) => Limit::Rates(self.rates(scope, rates)),
-            Limit::Open | Limit::Closed => limit,
+        match self.slot(scope) {
+            Some(slot) => slot.matching(&scope.key).open(scope, limit),
+            None => limit,
         }
     }
 
     /// Returns the rates of a meter row, given those of its definition.
     pub(crate) fn rates(&self, scope: &Scope, rates: Vec<Rate>) -> Vec<Rate> {
-        let Some(slot) = self.slot(scope) else { return rates };
-        let follows = matches!(scope.class, Class::RateLimit | Class::PoolRateLimit);
-        let rate = |(n, rate)| slot.fields(&scope.key, n).rate(rate, follows);
-        (0..).zip(rates).map(rate).collect()
+        match self.slot(scope) {
+            Some(slot) => slot.matching(&scope.key).rates(scope, rates),
+            None => rates,
+        }
     }
 
     /// Returns the gate at which a run waits because its first start is paused.
@@ -287,7 +328,7 @@ impl Overrides {
         let pauses = slots.iter().filter(|((class, _), _)| *class == Class::Pause);
         pauses.into_iter().find_map(|((class, path), slot)| {
             let key = if path.is_empty() { Key::Whole } else { key_of(run, path)? };
-            slot.closes(&key).then(|| Scope {
+            slot.matching(&key).closes().then(|| Scope {
                 ws: run.ws.clone(),
                 class: *class,
                 app: run.app.clone(),
@@ -336,6 +377,7 @@ impl Fields {
             limit: self.limit.or(other.limit),
             per_ms: self.per_ms.or(other.per_ms),
             burst: self.burst.or(other.burst),
+            weight: self.weight.or(other.weight),
             paused: self.paused.or(other.paused),
             closed_until: self.closed_until.or(other.closed_until),
         }
@@ -361,6 +403,100 @@ impl Fields {
             limit,
             per_ms: self.per_ms.unwrap_or(rate.per_ms),
             burst: self.burst.unwrap_or(burst),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{overrides::KeyValue, time::Timestamp};
+
+    /// Returns the overrides of the throttle of `w` with the key `id`.
+    fn overrides(all: &[(Value, Value)]) -> Overrides {
+        all.iter().fold(Overrides::default(), |known, (keys, fields)| {
+            let mut target = json!({ "app": "a", "workflow": "w", "path": "id" });
+            let paused = fields.get("paused").is_some();
+            if !paused {
+                target["control"] = json!("throttle");
+            }
+            let keys = keys.as_object().expect("an object");
+            target.as_object_mut().expect("an object").extend(keys.clone());
+            let target: Target = serde_json::from_value(target).expect("a target");
+            let over = Override {
+                target: target.clone(),
+                fields: serde_json::from_value(fields.clone()).expect("fields"),
+                reason: None,
+                author: None,
+                at: Timestamp::default(),
+                expires_at: None,
+            };
+            known.with(&target, Some(&over))
+        })
+    }
+
+    fn gate(class: Class, key: &Value) -> Scope {
+        let value = |key: &Value| serde_json::from_value::<KeyValue>(key.clone()).expect("a key").0;
+        let key = if key.is_null() { Key::Missing } else { Key::Value(value(key)) };
+        let (app, name, slot) = ("a".to_owned(), "w".to_owned(), "id".to_owned());
+        Scope { ws: "ws".into(), class, app, name, slot, key }
+    }
+
+    // spec L24
+    #[test]
+    fn each_field_is_that_of_the_exact_key_else_of_the_longest_prefix_else_of_all_keys() {
+        let exact = (json!({ "key": "eu-1" }), json!({ "limit": 2 }));
+        let long = (json!({ "keyPrefix": "eu-" }), json!({ "limit": 3, "burst": 4 }));
+        let short = (json!({ "keyPrefix": "e" }), json!({ "limit": 5, "burst": 6 }));
+        let all = (json!({}), json!({ "limit": 7, "burst": 8, "perMs": 9 }));
+        let number = (json!({ "key": 1 }), json!({ "burst": 10 }));
+        let definition = (20, 21, 22);
+        for (in_force, key, expected) in [
+            (vec![&exact, &long, &short, &all], json!("eu-1"), (2, 9, 4)),
+            (vec![&all, &short, &long, &exact], json!("eu-1"), (2, 9, 4)),
+            (vec![&exact, &short, &all], json!("eu-1"), (2, 9, 6)),
+            (vec![&exact], json!("eu-1"), (2, 21, 22)),
+            (vec![&exact, &long, &short, &all], json!("eu-12"), (3, 9, 4)),
+            (vec![&long, &short], json!("eu-2"), (3, 21, 4)),
+            (vec![&short, &long], json!("us"), definition),
+            (vec![&short, &long], json!("e"), (5, 21, 6)),
+            (vec![&exact, &long, &short, &all], json!("us"), (7, 9, 8)),
+            (vec![&number, &all], json!(1), (7, 9, 10)),
+            (vec![&number, &all], json!("1"), (7, 9, 8)),
+            (vec![&long, &all], json!(null), (7, 9, 8)),
+            (vec![&exact, &long], json!(null), definition),
+        ] {
+            let in_force: Vec<_> = in_force.into_iter().cloned().collect();
+            let (limit, per_ms, burst) = definition;
+            let scope = gate(Class::Throttle, &key);
+            let rates = overrides(&in_force).rates(&scope, vec![Rate { limit, per_ms, burst }]);
+            let got = (rates[0].limit, rates[0].per_ms, rates[0].burst);
+            assert_eq!(got, expected, "key {key} with {in_force:?}");
+        }
+    }
+
+    // spec L24, L25
+    #[test]
+    fn a_pause_is_that_of_the_exact_key_else_of_the_longest_prefix_else_of_all_keys() {
+        let pause = |paused: bool| json!({ "paused": paused });
+        let exact = |paused| (json!({ "key": "eu-1" }), pause(paused));
+        let long = |paused| (json!({ "keyPrefix": "eu-" }), pause(paused));
+        let short = |paused| (json!({ "keyPrefix": "e" }), pause(paused));
+        let all = |paused| (json!({}), pause(paused));
+        for (in_force, key, expected) in [
+            (vec![exact(false), all(true)], "eu-1", false),
+            (vec![exact(false), all(true)], "eu-2", true),
+            (vec![exact(true), long(false)], "eu-1", true),
+            (vec![short(true), long(false)], "eu-1", false),
+            (vec![short(true), long(false)], "ea", true),
+            (vec![short(false), all(true)], "eu-1", false),
+            (vec![short(false), all(true)], "us", true),
+            (vec![long(true)], "us", false),
+        ] {
+            let closed = overrides(&in_force).apply(&gate(Class::Pause, &json!(key)), Limit::Open);
+            assert_eq!(closed == Limit::Closed, expected, "key {key} with {in_force:?}");
         }
     }
 }

@@ -48,6 +48,10 @@ pub fn purge(
         let problem = "`rateLimit` has no queue: it drops events".to_owned();
         return refused(OverrideRefusal::BadTarget(problem));
     }
+    if target.value.is_some() {
+        let problem = "leave out `value`: a queue is purged by `key`, or as a whole".to_owned();
+        return refused(OverrideRefusal::BadTarget(problem));
+    }
     if target.position != 0 {
         let problem = "leave out `position`: limits with one key share one queue".to_owned();
         return refused(OverrideRefusal::BadTarget(problem));

@@ -47,12 +47,19 @@ pub struct Target {
     /// The beginning of string values of the key; none for all values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_prefix: Option<String>,
+    /// The value of `fair.by` whose weight is replaced, at all gates of the limit, as `weights` in
+    /// the definition names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_first(position: &u32) -> bool {
     *position == 0
 }
+
+/// Maximum number of bytes of `value`: those of a key that is kept whole.
+const MAX_VALUE: usize = 1024;
 
 /// Control whose limit an override can replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -210,6 +217,19 @@ impl Target {
         }
     }
 
+    /// Returns the scope of the target's gate without a key.
+    pub(super) fn scope(&self, ws: &Workspace) -> Scope {
+        let (app, name) = self.owner();
+        Scope {
+            ws: ws.clone(),
+            class: self.class(),
+            app: app.to_owned(),
+            name: name.to_owned(),
+            slot: self.slot().to_owned(),
+            key: Key::Whole,
+        }
+    }
+
     /// Returns the slot of the target's gates: the path of their key.
     pub fn slot(&self) -> &str {
         self.path.as_deref().unwrap_or_default()
@@ -283,6 +303,10 @@ impl Target {
 
     /// Returns the ranges of gate keys that contain the gates whose queues the override delays.
     pub fn ranges(&self, ws: &Workspace) -> Vec<(GateKey, GateKey)> {
+        if self.value.is_some() {
+            // A weight decides the order of a queue, not how many runs enter.
+            return Vec::new();
+        }
         let class = self.class();
         let (app, name) = self.owner();
         let range = |class: Class, slot: bool| {
@@ -319,13 +343,28 @@ impl Target {
 
     /// Returns the problem of a target that names no object, or its keys in a wrong way.
     pub(super) fn form_problem(&self) -> Option<String> {
-        let Self { app, workflow, pool, key, key_prefix, .. } = self;
+        let Self { app, workflow, pool, control, key, key_prefix, value, .. } = self;
         if pool.is_some() && !(app.is_empty() && workflow.is_empty()) {
             let fix = "a pool belongs to the workspace, not to an app";
             return Some(format!("give `workflow` or `pool`, not both: {fix}"));
         }
         if pool.is_none() && workflow.is_empty() {
             return Some("give `workflow` or `pool`".to_owned());
+        }
+        if let Some(value) = value {
+            if !matches!(control, Some(Limited::Concurrency | Limited::Throttle)) {
+                return Some("`value` needs `control`: `concurrency` or `throttle`".to_owned());
+            }
+            if key.is_some() || key_prefix.is_some() || self.position != 0 {
+                let fix = "the weight of a value holds at all gates of the limit";
+                return Some(format!(
+                    "give `value` without `key`, `keyPrefix` and `position`: {fix}"
+                ));
+            }
+            if value.is_empty() || value.len() > MAX_VALUE {
+                let length = value.len();
+                return Some(format!("`value` must have 1 to 1,024 bytes, got {length}"));
+            }
         }
         if key_prefix.as_deref() == Some("") {
             return Some("`keyPrefix` is empty: leave it out for all keys".to_owned());
@@ -382,7 +421,7 @@ impl Target {
                 return None;
             }
             if all.is_empty() {
-                return Some(format!("`{name}` has no {word}"));
+                return Some(format!("`{name}` has no {word}{}", self.elsewhere(definition)));
             }
             if alike > 0 {
                 return Some(format!(
@@ -409,6 +448,19 @@ impl Target {
                 has(limits.map(|it| names(it.key.as_ref())).collect())
             }
         }
+    }
+
+    /// Names the limits of the control that the target does not select, for an error: those of the
+    /// other span, and those of pools.
+    fn elsewhere(&self, definition: &Definition) -> String {
+        if self.control == Some(Limited::Concurrency)
+            && let Some(other) = definition.concurrency.first()
+        {
+            let other = if other.span == Span::Run { "run" } else { "executing" };
+            return format!(" with this span: give the span `{other}`");
+        }
+        let used = definition.pools.iter().find(|it| it.part.name() == self.word());
+        used.map(|it| format!(" of its own: give the pool `{}`", it.pool)).unwrap_or_default()
     }
 
     /// Returns the name of the target's control in a definition, or `pause`.

@@ -75,6 +75,14 @@ pub enum Work {
         /// The ranges of gate keys that are left.
         ranges: Vec<(GateKey, GateKey)>,
     },
+    /// Lets the unstarted runs of a workflow give their turns and executing places back, because an
+    /// override has paused them.
+    HoldBack {
+        /// The target of the override.
+        target: Target,
+        /// The position from which the next transaction continues.
+        from: LanePlace,
+    },
     /// Delivers a deferred event or request. The chore has the number and the salt of the event.
     Deliver(Deferred),
 }
@@ -126,6 +134,20 @@ impl WaitPlace {
     pub fn first(path: String) -> Self {
         Self { path, run: Seq(i64::MIN), step: String::new() }
     }
+}
+
+/// Position among the runs of a workflow, lane by lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LanePlace {
+    /// The number of the version whose runs come next.
+    pub lane: Seq,
+    /// The last run of the lane that was processed.
+    pub after: Seq,
+}
+
+impl LanePlace {
+    /// The position before all runs.
+    pub const FIRST: Self = Self { lane: Seq(i64::MIN), after: Seq(i64::MIN) };
 }
 
 /// One action that is applied to many runs. Its row exists for a day after its end, so that users

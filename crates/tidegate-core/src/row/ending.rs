@@ -90,14 +90,12 @@ impl Ending {
             Self::Completed { output } => Ok(output.clone()),
             Self::Failed { error } => Err(error.clone()),
             Self::Cancelled { reason, .. } if reason == Self::EXPIRED => {
-                Err(RunError { code: "Expired".to_owned(), message: reason.clone() })
+                Err(RunError::new("Expired", reason.clone()))
             }
             Self::Cancelled { reason, .. } if reason == Self::DISPLACED => {
-                Err(RunError { code: "Displaced".to_owned(), message: reason.clone() })
+                Err(RunError::new("Displaced", reason.clone()))
             }
-            Self::Cancelled { reason, .. } => {
-                Err(RunError { code: "Cancelled".to_owned(), message: reason.clone() })
-            }
+            Self::Cancelled { reason, .. } => Err(RunError::new("Cancelled", reason.clone())),
         }
     }
 }

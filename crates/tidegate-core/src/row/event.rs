@@ -44,9 +44,28 @@ pub struct Event {
     pub data: Payload,
     /// The delivery, if the input was deferred; none if it was admitted when it arrived.
     pub delivery: Option<Delivery>,
+    /// Further members of the event, as a JSON object: its user, its version, its metadata.
+    pub attributes: Option<Payload>,
 }
 
 impl Event {
+    /// Returns the whole event as a JSON object: `id`, `name`, `data`, `ts` in milliseconds, and
+    /// the members of its attributes, of which an `id` stands for that of the engine.
+    pub fn whole(&self) -> Payload {
+        let ts = self.ts.unwrap_or(self.at).micros().div_euclid(1000);
+        let attributes = self.attributes.as_ref();
+        let names_itself = attributes.is_some_and(|it| it.select(&["id".to_owned()]).is_some());
+        let id = if names_itself { String::new() } else { format!("\"id\":\"{}\",", self.id) };
+        let name = serde_json::Value::from(self.name.as_str());
+        let data = &self.data;
+        let members = attributes.map_or("", |it| it.as_str().trim());
+        let members = members.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
+        let members = members.map_or("", str::trim);
+        let comma = if members.is_empty() { "" } else { "," };
+        let text = format!("{{{id}\"name\":{name},\"data\":{data},\"ts\":{ts}{comma}{members}}}");
+        Payload::trusted(text)
+    }
+
     /// Returns the number by which waits, listeners and limits from data order events: that of the
     /// delivery, if the event was deferred.
     pub fn number(&self) -> Seq {

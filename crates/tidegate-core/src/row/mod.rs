@@ -29,8 +29,8 @@ pub use adapted::{Adapted, Calls, RowNumbers};
 pub use api::{ApiKey, Reply};
 pub use audit::Audit;
 pub use chore::{
-    Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, Deferred, DeferredRequest, LiveState, WaitPlace,
-    Work,
+    Bulk, BulkCounts, BulkFilter, BulkWhat, Chore, Deferred, DeferredRequest, LanePlace, LiveState,
+    WaitPlace, Work,
 };
 pub use closed::Closed;
 pub use def::{Def, Engine, Epoch, LogHead, Occurred, Schedule};
@@ -50,7 +50,7 @@ pub use session::{Session, SessionOp, SessionRef, Staged};
 pub use share::{Share, ShareOf, Tag};
 pub use stream::{Stream, StreamEventRow, StreamSnapshot, Subscription};
 pub use trail::{At, Awaited, Mark, Trail};
-pub use wait::{Listener, ListenerEffect, Wait, WaitOn};
+pub use wait::{Listener, ListenerEffect, Wait, WaitFilter, WaitOn};
 
 /// Name of a workspace, which separates tenants.
 pub type Workspace = Arc<str>;

@@ -422,6 +422,13 @@ impl Run {
         self.batch_of.or(follows).or(self.replay_of).map(|run| run.seq)
     }
 
+    /// Returns the number of the run's first listener. Stores find the run by it, so that most
+    /// listeners need no row of their own.
+    pub fn listens(&self) -> Option<i64> {
+        let first = self.listeners.first().filter(|it| it.first)?;
+        Some(Listener::number(&self.ws, &first.name, &first.path, &first.value))
+    }
+
     /// Returns the index of the first gate of the plan that is held only while the run is driven.
     pub fn executing(&self) -> usize {
         let first = self.plan.iter().position(|need| need.span == Span::Executing);
@@ -474,9 +481,17 @@ pub struct RunError {
     pub code: String,
     /// The message, for people.
     pub message: String,
+    /// What else is known of the error, as its language has it: name, stack, cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<serde_json::Value>,
 }
 
 impl RunError {
+    /// Creates an error without details.
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into(), details: None }
+    }
+
     /// Creates the error of a step or a run from the code of a refusal. `session_conflict` becomes
     /// `SessionConflict`.
     pub fn of(code: &str, message: String) -> Self {
@@ -484,7 +499,7 @@ impl RunError {
             let (first, rest) = word.split_at(1);
             format!("{}{rest}", first.to_uppercase())
         };
-        Self { code: code.split('_').map(capital).collect(), message }
+        Self::new(code.split('_').map(capital).collect::<String>(), message)
     }
 }
 

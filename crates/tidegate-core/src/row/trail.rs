@@ -141,7 +141,7 @@ impl Awaited {
             WaitOn::Time => Self::Time,
             WaitOn::Retry => Self::Retry,
             WaitOn::Event { .. } => Self::Event,
-            WaitOn::Signal { .. } => Self::Signal,
+            WaitOn::Signal { .. } | WaitOn::Named { .. } => Self::Signal,
             WaitOn::Child { run } => Self::Child(*run),
             WaitOn::Before { run } => Self::Before(*run),
         }

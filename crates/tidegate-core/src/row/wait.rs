@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::run::is_default;
+use super::{Event, run::is_default};
 use crate::{
+    expr::{Expr, Mode, Value},
     id::{RunId, Seq},
     time::Timestamp,
 };
@@ -22,6 +23,17 @@ pub enum WaitOn {
         name: String,
         /// Pairs of path and encoded value.
         matches: Vec<(String, Vec<u8>)>,
+        /// A further condition.
+        #[serde(default, rename = "if", skip_serializing_if = "Option::is_none")]
+        filter: Option<WaitFilter>,
+        /// Whether the answer is the whole event, and not only its data.
+        #[serde(default, skip_serializing_if = "is_default")]
+        whole: bool,
+    },
+    /// A signal that is sent by its name. At most one run of a workspace waits for a name.
+    Named {
+        /// The signal's name.
+        name: String,
     },
     /// A signal.
     Signal {
@@ -39,6 +51,30 @@ pub enum WaitOn {
         /// The predecessor.
         run: RunId,
     },
+}
+
+/// Condition of a wait that is evaluated for each event that has its values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitFilter {
+    /// The expression, in which the values of the run are bound. Its variable `async` is the event.
+    pub expr: String,
+    /// Whether it is evaluated in lenient mode.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub lenient: bool,
+}
+
+impl WaitFilter {
+    /// Name of the variable that is the event.
+    pub const EVENT: &str = "async";
+
+    /// Whether the condition holds for an event. A condition that cannot be evaluated does not.
+    pub fn holds(&self, event: &Event) -> bool {
+        let mode = if self.lenient { Mode::Lenient } else { Mode::Strict };
+        let whole = event.whole();
+        let holds = Expr::parse_bound(&self.expr)
+            .and_then(|expr| expr.condition(&[(Self::EVENT, Value::of(&whole))], mode));
+        holds.unwrap_or(false)
+    }
 }
 
 /// One wait of a run.
@@ -74,11 +110,38 @@ pub struct Listener {
     pub value: Vec<u8>,
     /// The number at the admission. Events with a lower number have no effect.
     pub since: Seq,
+    /// The condition for an event with these values; none if all of them have the effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<WaitFilter>,
     /// Events after this time have no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// What an event does.
     pub effect: ListenerEffect,
+    /// Whether stores find the run by [`Run::listens`](super::Run::listens). Any other listener has
+    /// a row in the index of waits: all but the first of a run, and all of a run that was admitted
+    /// before the migration 21.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub first: bool,
+}
+
+impl Listener {
+    /// Returns the number by which stores find the runs that listen for an event of this name with
+    /// this value at this path. Other listeners may have the same number.
+    pub fn number(ws: &str, name: &str, path: &str, value: &[u8]) -> i64 {
+        // FNV-1a. All versions must compute the same number, because runs are stored with it.
+        let texts = [ws, name, path].into_iter().flat_map(|text| text.bytes().chain([0]));
+        let hash =
+            texts.chain(value.iter().copied()).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+        hash.cast_signed()
+    }
+
+    /// Whether the listener is for events of this name with this value at this path.
+    pub fn is_for(&self, name: &str, path: &str, value: &[u8]) -> bool {
+        self.name == name && self.path == path && self.value == value
+    }
 }
 
 /// Effect of an event on a run that has a listener for it.

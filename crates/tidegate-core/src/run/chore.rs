@@ -9,6 +9,7 @@ use crate::{
     command::{Answer, Refusal},
     delivery,
     draft::{Decided, Draft, Stop},
+    flow::pause,
     id::{ChoreId, RunId, Seq},
     overrides,
     reads::Scan,
@@ -87,6 +88,10 @@ pub fn sweep(draft: &mut Draft, seq: Seq) -> Decided<Answer> {
         Work::MarkGates { target, ranges } => {
             let ranges = overrides::mark_some(draft, &target, ranges)?;
             (!ranges.is_empty()).then_some(Work::MarkGates { target, ranges })
+        }
+        Work::HoldBack { target, from } => {
+            let from = pause::hold_back(draft, &chore, &target, from)?;
+            from.map(|from| Work::HoldBack { target, from })
         }
         Work::Deliver(deferred) => return delivery::deliver(draft, &chore, &deferred),
     };

@@ -1,6 +1,6 @@
 //! The ways in which a run ends: it completes, fails, is cancelled or is replaced.
 
-use super::{chore, follow_up, wait};
+use super::{chore, follow_up, lifecycle, wait};
 use crate::{
     catalog::Current,
     definition::Definition,
@@ -58,7 +58,7 @@ pub fn cancel<E>(draft: &mut Draft, run: Run, reason: String, by: Option<RunId>)
 /// stopped as after a cancellation.
 pub fn time_out<E>(draft: &mut Draft, run: Run) -> Decided<(), E> {
     let message = "it took longer than its timeoutMs".to_owned();
-    let error = RunError { code: "TimedOut".to_owned(), message };
+    let error = RunError::new("TimedOut", message);
     let freed = call_off(draft, run, Ending::Failed { error }, GENERATIONS_AT_ONCE)?;
     gate::hand_on(draft, freed)
 }
@@ -322,6 +322,7 @@ fn ended(draft: &Draft, run: &Run, ending: Ending) -> Ended {
 fn record<E>(draft: &mut Draft, run: &Run, ended: Ended) -> Decided<(), E> {
     let result = ended.ending.result();
     let completed = result.is_ok();
+    lifecycle::post(draft, run, &ended)?;
     draft.put(ended);
     if let Some(next) = run.then.map(|next| draft.run(next.seq)).transpose()?.flatten().cloned() {
         wait::ended_before(draft, next, run.id, completed)?;

@@ -3,11 +3,15 @@
 //! Every report has the fence of its lease. It is refused after another worker has leased the run
 //! or the run was cancelled (spec replace, steps).
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::{
     control,
     end::{self, end},
+    named,
     output::{self, NewChunk},
     wait,
 };
@@ -31,7 +35,7 @@ use crate::{
     reads::ReadSet,
     row::{
         Begun, Ending, EngineId, Event, Kind, Parent, Phase, Progress, Purpose, Row, RowKey, Run,
-        RunError, Step, StepKind, Wait, WaitOn, Workspace,
+        RunError, Step, StepKind, Wait, WaitFilter, WaitOn, Workspace,
     },
     session::{self, NewSessionOp},
     stream::{self, Commit, StreamRefusal},
@@ -65,6 +69,9 @@ pub struct Record {
     pub overloads: Vec<NewOverload>,
     /// Steps whose attempts ended without a record. Their places in pools end.
     pub over: Vec<String>,
+    /// Waits that begin now, while the worker continues. They need not be among the waits of
+    /// [`Then::Suspend`] again.
+    pub waits: Vec<NewWait>,
     /// Steps that ask for their pools. Only a report after which the worker continues has them.
     pub asks: Vec<NewAsk>,
     /// The next state of the run.
@@ -82,9 +89,11 @@ impl Record {
     ///
     /// Most reports are plain. Without this function, probing them took a tenth of all CPU time.
     pub fn plain_reads(&self, known: &Run) -> Option<ReadSet> {
-        let Self { sends, chunks, progress, session, commits, closes, over, asks, .. } = self;
+        let Self { sends, chunks, progress, session, commits, closes, .. } = self;
+        let Self { over, asks, waits, .. } = self;
         let quiet = chunks.is_empty() && progress.is_none() && commits.is_empty();
         let quiet = quiet && closes.is_empty() && over.is_empty() && asks.is_empty();
+        let quiet = quiet && waits.is_empty();
         let brings_steps = sends.is_empty() && session.is_empty() && quiet;
         let awaited = known.then.is_some() || known.parent.is_some();
         let alone = known.plan.is_empty() && !awaited && known.staged == 0;
@@ -193,6 +202,8 @@ pub enum Then {
     /// The run keeps its lease: the same worker continues to execute it.
     #[default]
     Continue,
+    /// The run keeps its lease, also if it is to be paused: the report is not that of its worker.
+    Stay,
     /// The run waits until one of these waits ends.
     Suspend(Vec<NewWait>),
     /// The handler returned this output.
@@ -257,9 +268,15 @@ pub enum NewWaitOn {
     /// The time `until`.
     Time,
     /// The next attempt of the step, after it has failed once more.
-    Retry,
+    Retry {
+        /// The number of the attempt that has failed, from 1. A repeated report counts it once.
+        attempt: u32,
+    },
     /// The next attempt of the step, after it has closed a gate: it does not count as failed.
-    Deferred,
+    Deferred {
+        /// The number of the attempt, from 1.
+        attempt: u32,
+    },
     /// A place of the step in its pools, which had no room when it asked. The run parks for one
     /// step; others ask again.
     Pools(Vec<PoolAsk>),
@@ -269,7 +286,21 @@ pub enum NewWaitOn {
         name: String,
         /// Pairs of path and encoded value.
         matches: Vec<(String, Vec<u8>)>,
+        /// A further condition.
+        filter: Option<WaitFilter>,
+        /// Whether the answer is the whole event, and not only its data.
+        whole: bool,
     },
+    /// A signal that is sent by its name, see [`named::signal`].
+    Named {
+        /// The signal's name.
+        name: String,
+        /// Whether a wait of another step for the same name ends, as if its time were over. If not,
+        /// this wait fails.
+        replace: bool,
+    },
+    /// The end of a wait that the run has registered before. Nothing new begins.
+    Registered,
     /// A signal of this name.
     Signal {
         /// The signal's name.
@@ -299,6 +330,9 @@ pub enum Recorded {
     Stop,
 }
 
+/// The id under which failures of the handler itself are counted, outside of its steps.
+pub const HANDLER: &str = "";
+
 /// Decides a worker's report.
 pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     let run = leased(draft, report)?;
@@ -310,10 +344,11 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
     for new in &report.closes {
         close::close(draft, report.run, new)?;
     }
-    let mut succeeded = BTreeSet::new();
+    let (mut succeeded, mut is_progress) = (BTreeSet::new(), false);
     for NewStep { id, kind, result } in report.steps.clone() {
         let is_success = kind == StepKind::Run && result.is_ok();
         let is_new = remember(draft, report, id.clone(), kind, |_| Ok(result))?;
+        is_progress |= is_new;
         succeeded.extend(Some(id).filter(|_| is_success && is_new));
     }
     for asked in &report.session {
@@ -321,13 +356,14 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
         if let Some(Row::Step(step)) = draft.row::<Refusal>(&key)? {
             asked.check_repeats(step).map_err(|error| Stop::Refused(Refusal::Session(error)))?;
         }
-        remember(draft, report, asked.step.clone(), StepKind::State, |draft| {
+        is_progress |= remember(draft, report, asked.step.clone(), StepKind::State, |draft| {
             session::perform(draft, report.run, asked)
         })?;
     }
     for NewSend { step, what } in &report.sends {
         let run = report.run;
-        remember(draft, report, step.clone(), what.kind(), |draft| send(draft, &ws, run, what))?;
+        let send = |draft: &mut Draft| send(draft, &ws, run, what);
+        is_progress |= remember(draft, report, step.clone(), what.kind(), send)?;
     }
     for asked in &report.commits {
         append(draft, report, asked)?;
@@ -352,10 +388,14 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
         // second time.
         wait::drop_one(draft, &mut run, step);
     }
+    if is_progress {
+        run.failures.remove(HANDLER);
+    }
     for step in &succeeded {
         adaptive::succeed(&mut run, step);
     }
-    if report.then == Then::Continue && !run.pausing {
+    run = begin_waits(draft, run, report)?;
+    if report.then == Then::Stay || report.then == Then::Continue && !run.pausing {
         return go_on(draft, run, report, |step| succeeded.contains(step));
     }
     // Places of steps end with the lease, also those of steps that had not begun.
@@ -410,7 +450,7 @@ fn release(draft: &mut Draft, mut run: Run, then: Then) -> Decided<()> {
             end(draft, run, ending)?;
         }
         Then::Fail(error) => end(draft, run, Ending::Failed { error })?,
-        Then::Continue | Then::Yield => {
+        Then::Continue | Then::Stay | Then::Yield => {
             run.owner = None;
             run.phase = Phase::Ready;
             draft.put(run);
@@ -456,7 +496,7 @@ fn send(
         Sent::Signal { run, name, data } => match control::signal(draft, ws, *run, name, data) {
             Err(Stop::Refused(refusal)) => {
                 let (code, message) = (refusal.code().to_owned(), refusal.to_string());
-                Ok(Err(RunError { code, message }))
+                Ok(Err(RunError::new(code, message)))
             }
             sent => sent.map(|()| Ok(Payload::null())),
         },
@@ -515,46 +555,107 @@ fn leased(draft: &Draft, report: &Record) -> Decided<Run> {
     if good { Ok(run.clone()) } else { Err(fenced()) }
 }
 
-fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> {
-    let mut answered = !run.answered.is_empty() && waits.is_empty();
+/// Child that a step calls.
+struct NewChild {
+    step: String,
+    until: Option<Until>,
+    app: String,
+    workflow: String,
+    data: Payload,
+}
+
+/// Result of registering waits.
+#[derive(Default)]
+struct Registered {
+    /// Whether one of them has ended already.
+    answered: bool,
+    /// Children that have to be started.
+    children: Vec<NewChild>,
+    /// Steps that ask for their pools.
+    asks: Vec<(String, Vec<PoolAsk>)>,
+}
+
+/// Registers the waits of a run that have neither a wait nor a result yet.
+fn register(draft: &mut Draft, run: &mut Run, waits: Vec<NewWait>) -> Decided<Registered> {
+    let Registered { mut answered, mut children, mut asks } = Registered::default();
     let since = draft.next_seq()?;
     let now = draft.now();
-    let mut children: Vec<(String, _, _, _, _)> = Vec::new();
-    let mut asks: Vec<(String, Vec<PoolAsk>)> = Vec::new();
     for NewWait { step, on, until } in waits {
-        if wait::is_answered(draft, &run, &step)? {
+        if wait::is_answered(draft, run, &step)? {
             answered = true;
             continue;
         }
+        if let NewWaitOn::Retry { attempt } | NewWaitOn::Deferred { attempt } = on {
+            count_attempt(run, &step, attempt, matches!(on, NewWaitOn::Deferred { .. }));
+        }
         let waits = run.waits.iter().map(|wait| &wait.step);
-        if waits.chain(children.iter().map(|child| &child.0)).any(|known| *known == step) {
+        if waits.chain(children.iter().map(|child| &child.step)).any(|known| *known == step) {
             continue;
         }
         let on = match on {
             NewWaitOn::Time => WaitOn::Time,
-            NewWaitOn::Retry => {
-                *run.failures.entry(step.clone()).or_default() += 1;
-                WaitOn::Retry
-            }
-            NewWaitOn::Deferred => {
-                *run.deferrals.entry(step.clone()).or_default() += 1;
-                WaitOn::Retry
-            }
+            NewWaitOn::Retry { .. } | NewWaitOn::Deferred { .. } => WaitOn::Retry,
             NewWaitOn::Pools(pools) => {
                 asks.push((step, pools));
                 continue;
             }
-            NewWaitOn::Event { name, matches } => WaitOn::Event { name, matches },
+            // The wait has ended in some way: the handler finds out how.
+            NewWaitOn::Registered => {
+                answered = true;
+                continue;
+            }
+            NewWaitOn::Event { name, matches, filter, whole } => {
+                WaitOn::Event { name, matches, filter, whole }
+            }
+            NewWaitOn::Named { name, replace } => {
+                if !named::claim(draft, run, &step, &name, replace)? {
+                    answered = true;
+                    continue;
+                }
+                WaitOn::Named { name }
+            }
             NewWaitOn::Signal { name } => WaitOn::Signal { name },
             NewWaitOn::Invoke { app, workflow, data } => {
-                children.push((step, until, app, workflow, data));
+                children.push(NewChild { step, until, app, workflow, data });
                 continue;
             }
         };
         let (until, within_ms) = (until.map(|it| it.moment(now)), until.and_then(Until::span));
         let wait = Wait { step, on, until, within_ms, pool: None, since };
-        answered |= wait::register(draft, &mut run, wait)?;
+        answered |= wait::register(draft, run, wait)?;
     }
+    Ok(Registered { answered, children, asks })
+}
+
+/// Counts an attempt that ended without a record, unless it is counted, and removes the wait after
+/// the attempt before it.
+fn count_attempt(run: &mut Run, step: &str, attempt: u32, is_deferral: bool) {
+    let count = |attempts: &BTreeMap<String, u32>| attempts.get(step).copied().unwrap_or_default();
+    if attempt <= count(&run.failures) + count(&run.deferrals) {
+        return;
+    }
+    let attempts = if is_deferral { &mut run.deferrals } else { &mut run.failures };
+    *attempts.entry(step.to_owned()).or_default() += 1;
+    run.waits.retain(|wait| wait.step != step || wait.on != WaitOn::Retry);
+}
+
+/// Registers the waits of a report while the run is driven. Children start at once.
+fn begin_waits(draft: &mut Draft, mut run: Run, report: &Record) -> Decided<Run> {
+    if report.waits.is_empty() {
+        return Ok(run);
+    }
+    let children = register(draft, &mut run, report.waits.clone())?.children;
+    draft.put(run);
+    for child in children {
+        invoke(draft, report.run, child)?;
+    }
+    leased(draft, report)
+}
+
+fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> {
+    let unasked = !run.answered.is_empty() && waits.is_empty();
+    let Registered { answered, children, asks } = register(draft, &mut run, waits)?;
+    let mut answered = answered || unasked;
     // The parent releases its executing gates first, because its child may need them.
     let id = run.id.seq;
     // A run that has something to do, or is to be paused, asks again when it goes on.
@@ -566,8 +667,8 @@ fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> 
         }
         None => park(draft, run, going || answered)?,
     }
-    for (step, until, app, workflow, data) in children {
-        invoke(draft, id, step, until, &app, &workflow, data)?;
+    for child in children {
+        invoke(draft, id, child)?;
     }
     Ok(())
 }
@@ -612,35 +713,23 @@ fn park(draft: &mut Draft, mut run: Run, going: bool) -> Decided<()> {
 }
 
 /// Starts a child and adds a wait for it. If the child is refused, the step fails at once.
-fn invoke(
-    draft: &mut Draft,
-    parent: Seq,
-    step: String,
-    until: Option<Until>,
-    app: &str,
-    workflow: &str,
-    data: Payload,
-) -> Decided<()> {
-    let mut run = draft.run(parent)?.cloned().expect("the parent was just suspended");
+fn invoke(draft: &mut Draft, parent: Seq, child: NewChild) -> Decided<()> {
+    let NewChild { step, until, app, workflow, data } = child;
+    let mut run = draft.run(parent)?.cloned().expect("the parent has just reported");
     let id = draft.new_event_id()?;
-    let (ws, name) = (run.ws.clone(), workflow.to_owned());
+    let (ws, name) = (run.ws.clone(), workflow.clone());
     let (at, kind) = (draft.now(), Kind::Invoke);
-    let delivery = None;
-    let event = &Event { id, ws: ws.clone(), kind, name, at, ts: None, data, delivery };
+    let (ts, delivery, attributes) = (None, None, None);
+    let event = &Event { id, ws: ws.clone(), kind, name, at, ts, data, delivery, attributes };
     draft.put(event.clone());
     let catalog = draft.catalog(&ws)?;
-    let current = catalog.entry(app, workflow).and_then(Entry::open);
+    let current = catalog.entry(&app, &workflow).and_then(Entry::open);
     let Some(current) = current else {
         let message = format!(
             "workflow `{workflow}` of app `{app}` takes no new runs: it is unknown, retired, or has no \
              released version"
         );
-        return answer_at_once(
-            draft,
-            run,
-            step,
-            RunError { code: "UnknownWorkflow".into(), message },
-        );
+        return answer_at_once(draft, run, step, RunError::new("UnknownWorkflow", message));
     };
     let mut ancestors =
         run.parent.as_ref().map(|parent| parent.ancestors.clone()).unwrap_or_default();
@@ -692,5 +781,5 @@ fn refused(verdict: &Verdict) -> RunError {
     let full = matches!(verdict, Verdict::QueueFull { .. });
     let code = if full { "QueueFull" } else { "Refused" };
     let code = if ancestor { "HeldByAncestor" } else { code };
-    RunError { code: code.to_owned(), message: verdict.to_value().to_string() }
+    RunError::new(code.to_owned(), verdict.to_value().to_string())
 }

@@ -163,13 +163,14 @@ pub fn run<E>(draft: &mut Draft, seq: Seq) -> Decided<(), E> {
                 let result = match wait.on {
                     WaitOn::Time
                     | WaitOn::Event { .. }
+                    | WaitOn::Named { .. }
                     | WaitOn::Signal { .. }
                     | WaitOn::Retry
                     | WaitOn::Before { .. } => Ok(Payload::null()),
-                    WaitOn::Child { run } => Err(RunError {
-                        code: "TimedOut".to_owned(),
-                        message: format!("the child {run} did not end in time"),
-                    }),
+                    WaitOn::Child { run } => Err(RunError::new(
+                        "TimedOut",
+                        format!("the child {run} did not end in time"),
+                    )),
                 };
                 wait::answer(draft, run, &wait.step, result)?;
                 run = draft.run(seq)?.cloned().expect("the end of a wait does not end the run");
@@ -241,7 +242,7 @@ pub fn reap<E>(
 /// pause if the maximum is reached.
 fn count_death<E>(draft: &Draft, run: &mut Run, max_deaths: u32) -> Decided<Option<String>, E> {
     let catalog = draft.catalog(&run.ws)?;
-    if catalog.definition(run.lane).is_some_and(|workflow| workflow.url.is_some()) {
+    if catalog.definition(run.lane).is_some_and(|workflow| workflow.is_called()) {
         return Ok(None);
     }
     match run.begun {

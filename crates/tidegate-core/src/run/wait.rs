@@ -5,17 +5,17 @@
 
 use sha2::{Digest, Sha256};
 
-use super::{end, listen};
+use super::{end, listen, named, record::HANDLER};
 use crate::{
     draft::{Decided, Draft, Stop},
     flow::{Verdict, gate},
     id::{RunId, Seq},
     json::Payload,
-    key::{Key, MAX_VALUE_BYTES, Path},
+    key::{Key, MAX_VALUE_BYTES, Path, Scalar},
     reads::{Latch, Mode, Scan},
     row::{
         Ending, Event, Phase, Row, RowKey, Run, RunError, Signal, Step, StepKind, Wait, WaitOn,
-        WaitPath, WaitRow,
+        WaitPath, WaitRow, Workspace,
     },
 };
 
@@ -33,6 +33,7 @@ pub fn answer<E>(
     let wait = run.waits.remove(at);
     unfile(draft, &run, &wait);
     if let Some(kind) = kind(&wait.on) {
+        run.failures.remove(HANDLER);
         let (id, at, seq) = (wait.step.clone(), draft.now(), draft.next_seq()?);
         draft.put(Step { run: run.id.seq, id, kind, fence: run.fence, at, result, seq });
     }
@@ -147,30 +148,33 @@ pub fn register<E>(draft: &mut Draft, run: &mut Run, wait: Wait) -> Decided<bool
             let signal = take_signal(draft, run.id.seq, name)?;
             signal.map(|signal| (StepKind::Signal, signal.data))
         }
-        WaitOn::Event { name, matches } => {
-            listen::take(draft, run, name, matches)?.map(|data| (StepKind::Event, data))
+        WaitOn::Event { name, .. } => {
+            listen::take(draft, run, name, &wait.on)?.map(|data| (StepKind::Event, data))
         }
-        WaitOn::Time | WaitOn::Retry | WaitOn::Child { .. } | WaitOn::Before { .. } => None,
+        WaitOn::Named { .. }
+        | WaitOn::Time
+        | WaitOn::Retry
+        | WaitOn::Child { .. }
+        | WaitOn::Before { .. } => None,
     };
     if let Some((kind, data)) = arrived {
         let (id, at, fence, seq) = (wait.step, draft.now(), run.fence, draft.next_seq()?);
         draft.put(Step { run: run.id.seq, id, kind, fence, at, result: Ok(data), seq });
         return Ok(true);
     }
-    if let WaitOn::Event { name, matches } = &wait.on {
-        let (path, value) = matches.first().cloned().unwrap_or_default();
-        file(draft, run, name, (path, value), wait.step.clone())?;
+    if let Some((topic, first)) = indexed(&wait.on) {
+        file(draft, run, topic, first, wait.step.clone())?;
     }
     run.waits.push(wait);
     Ok(false)
 }
 
-/// Writes the row by which an event finds a wait or a listener of a run.
+/// Writes the row by which an event finds a wait of a run.
 ///
 /// A post at the same time takes the latches of its values on the paths in use, which it reads
 /// under the latch of the name. So the first use of a path takes the latch of the name, and all
 /// other waits only the latch of their value: they do not hold up events with other values.
-pub(super) fn file<E>(
+fn file<E>(
     draft: &mut Draft,
     run: &Run,
     name: &str,
@@ -179,11 +183,23 @@ pub(super) fn file<E>(
 ) -> Decided<(), E> {
     let (ws, name) = (run.ws.clone(), name.to_owned());
     draft.latch(Latch::matching(&ws, &name, &path, &value), Mode::Exclusive)?;
+    use_path(draft, &ws, &name, &path)?;
+    draft.put(WaitRow { ws, name, path, value, run: run.id.seq, step });
+    Ok(())
+}
+
+/// Writes the row by which an event finds a path on which runs wait for it, if there is none.
+pub(super) fn use_path<E>(
+    draft: &mut Draft,
+    ws: &Workspace,
+    name: &str,
+    path: &str,
+) -> Decided<(), E> {
+    let (ws, name, path) = (ws.clone(), name.to_owned(), path.to_owned());
     if draft.is_absent(&RowKey::WaitPath(ws.clone(), name.clone(), path.clone()))? {
         draft.latch(Latch::Topic(ws.clone(), name.clone()), Mode::Exclusive)?;
-        draft.put(WaitPath { ws: ws.clone(), name: name.clone(), path: path.clone() });
+        draft.put(WaitPath { ws, name, path });
     }
-    draft.put(WaitRow { ws, name, path, value, run: run.id.seq, step });
     Ok(())
 }
 
@@ -194,6 +210,7 @@ pub fn children(run: &Run) -> Vec<RunId> {
         WaitOn::Time
         | WaitOn::Retry
         | WaitOn::Event { .. }
+        | WaitOn::Named { .. }
         | WaitOn::Signal { .. }
         | WaitOn::Before { .. } => None,
     };
@@ -218,8 +235,34 @@ pub fn forget(draft: &mut Draft, run: &mut Run) {
 
 /// Whether an event ends a wait.
 pub(super) fn is_ended_by(wait: &Wait, event: &Event) -> bool {
-    let WaitOn::Event { name, matches } = &wait.on else { return false };
-    *name == event.name && event.number() >= wait.since && has_values(&event.data, matches)
+    let WaitOn::Event { name, .. } = &wait.on else { return false };
+    *name == event.name && event.number() >= wait.since && is_met_by(&wait.on, event)
+}
+
+/// Whether an event of the name that a wait is for has its values and meets its condition.
+pub(super) fn is_met_by(on: &WaitOn, event: &Event) -> bool {
+    let WaitOn::Event { matches, filter, .. } = on else { return false };
+    has_values(&event.data, matches) && filter.as_ref().is_none_or(|filter| filter.holds(event))
+}
+
+/// Returns the answer of an event to a wait.
+pub(super) fn answer_of(on: &WaitOn, event: &Event) -> Payload {
+    if matches!(on, WaitOn::Event { whole: true, .. }) { event.whole() } else { event.data.clone() }
+}
+
+/// Returns the topic, and the path and the value by which a wait is found in the index.
+pub(crate) fn indexed(on: &WaitOn) -> Option<(&str, (String, Vec<u8>))> {
+    match on {
+        WaitOn::Event { name, matches, .. } => {
+            Some((name, matches.first().cloned().unwrap_or_default()))
+        }
+        WaitOn::Named { name } => Some((named::TOPIC, named::place(name))),
+        WaitOn::Time
+        | WaitOn::Retry
+        | WaitOn::Signal { .. }
+        | WaitOn::Child { .. }
+        | WaitOn::Before { .. } => None,
+    }
 }
 
 /// Whether the data has all these encoded values.
@@ -237,6 +280,13 @@ pub fn encoded(data: &Payload, path: &str) -> Option<Vec<u8>> {
         Key::Value(scalar).encode_into(&mut bytes);
     }
     Some(fit(bytes, path))
+}
+
+/// Encodes a value as [`encoded`] does for the value at a path.
+pub fn encoded_scalar(value: Scalar) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Key::Value(value).encode_into(&mut bytes);
+    bytes
 }
 
 /// Joins paths in the index of waits. No path of an author has this character.
@@ -266,13 +316,12 @@ fn take_signal<E>(draft: &mut Draft, run: Seq, name: &str) -> Decided<Option<Sig
 }
 
 fn unfile(draft: &mut Draft, run: &Run, wait: &Wait) {
-    if let WaitOn::Event { name, matches } = &wait.on {
-        let (path, value) = matches.first().cloned().unwrap_or_default();
-        draft.delete_known(filed(run, name, (path, value), wait.step.clone()));
+    if let Some((topic, first)) = indexed(&wait.on) {
+        draft.delete_known(filed(run, topic, first, wait.step.clone()));
     }
 }
 
-/// Returns the key of the row by which an event finds a wait or a listener of a run.
+/// Returns the key of the row by which an event finds a wait of a run, or a listener after its first.
 pub(crate) fn filed(
     run: &Run,
     name: &str,
@@ -286,7 +335,7 @@ fn kind(on: &WaitOn) -> Option<StepKind> {
     match on {
         WaitOn::Time => Some(StepKind::Sleep),
         WaitOn::Event { .. } => Some(StepKind::Event),
-        WaitOn::Signal { .. } => Some(StepKind::Signal),
+        WaitOn::Signal { .. } | WaitOn::Named { .. } => Some(StepKind::Signal),
         WaitOn::Child { .. } => Some(StepKind::Invoke),
         WaitOn::Retry | WaitOn::Before { .. } => None,
     }

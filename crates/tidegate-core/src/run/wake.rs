@@ -5,12 +5,16 @@
 //! began after it. Until the chore is finished, later events of the same name wait for it, so that
 //! every wait gets the first event that matches it.
 
-use super::{chore, listen, wait};
+use super::{
+    chore,
+    listen::{self, Heard},
+    wait,
+};
 use crate::{
     draft::{Decided, Draft},
     id::Seq,
     reads::{Latch, Mode, Scan},
-    row::{Chore, Event, Row, RowKey, WaitPlace, Work},
+    row::{Chore, Event, Listener, Row, RowKey, RowKind, Run, WaitPlace, Work},
 };
 
 /// Maximum number of runs that one transaction wakes for an event. Waking a run changes about five
@@ -20,9 +24,19 @@ pub const WOKEN_AT_ONCE: usize = 256;
 /// Number of paths of one event name that are read at first.
 const PATHS_READ: u32 = 64;
 
-/// Wakes the runs that wait for this event. Returns their number, and whether a chore will wake
-/// more.
-pub fn post<E>(draft: &mut Draft, event: &Event) -> Decided<(u32, bool), E> {
+/// Runs on which an event had an effect, in its own transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    /// Number of runs that it woke.
+    pub woke: u32,
+    /// Number of runs that it cancelled.
+    pub cancelled: u32,
+    /// Whether a chore will reach more.
+    pub more: bool,
+}
+
+/// Wakes the runs that wait for this event, and cancels those that it ends.
+pub fn post<E>(draft: &mut Draft, event: &Event) -> Decided<Reached, E> {
     let start = WaitPlace::first(String::new());
     draft.latch(Latch::Topic(event.ws.clone(), event.name.clone()), Mode::Shared)?;
     let paths = paths(draft, event)?;
@@ -34,16 +48,17 @@ pub fn post<E>(draft: &mut Draft, event: &Event) -> Decided<(u32, bool), E> {
     }
     let found = waiting(draft, event, &start, paths)?;
     if found.is_empty() {
-        return Ok((0, false));
+        return Ok(Reached::default());
     }
     let behind = is_behind(draft, event, Seq(i64::MAX))?;
-    let (woke, after) = if behind { (0, Some(start)) } else { wake(draft, event, start, found)? };
+    let (reached, after) =
+        if behind { (Reached::default(), Some(start)) } else { wake(draft, event, start, found)? };
     let more = after.is_some();
     if let Some(after) = after {
         let topic = Some(event.name.clone());
         chore::leave(draft, &event.ws, topic, Work::Wake { event: event.id.seq, after })?;
     }
-    Ok((woke, more))
+    Ok(Reached { more, ..reached })
 }
 
 /// Wakes the next runs that wait for an event. Returns the remaining work; none if it is finished.
@@ -64,23 +79,27 @@ pub fn go_on<E>(
     Ok(after.map(|after| Work::Wake { event, after }))
 }
 
-/// Ends as many of these waits as fit into the transaction. Returns the number of woken runs, and
-/// the last processed wait if there are more.
+/// Ends as many of these waits as fit into the transaction. Returns the numbers of runs, and the
+/// last processed wait if there are more.
 fn wake<E>(
     draft: &mut Draft,
     event: &Event,
     mut after: WaitPlace,
     found: Vec<WaitPlace>,
-) -> Decided<(u32, Option<WaitPlace>), E> {
-    let mut woken = 0;
+) -> Decided<(Reached, Option<WaitPlace>), E> {
+    let mut reached = Reached::default();
     for (n, place) in found.into_iter().enumerate() {
         if n >= WOKEN_AT_ONCE || draft.is_crowded() {
-            return Ok((woken, Some(after)));
+            return Ok((reached, Some(after)));
         }
-        woken += u32::from(deliver(draft, event, place.run, &place.step)?);
+        match deliver(draft, event, place.run, &place.step)? {
+            Heard::Passed => {}
+            Heard::Woke => reached.woke += 1,
+            Heard::Cancelled => reached.cancelled += 1,
+        }
         after = place;
     }
-    Ok((woken, None))
+    Ok((reached, None))
 }
 
 /// Whether an earlier event of the same name is still waking runs.
@@ -119,11 +138,13 @@ fn waiting<E>(
 
 /// Returns the paths on which waits for events of this name match, in order.
 fn paths<E>(draft: &Draft, event: &Event) -> Decided<Vec<String>, E> {
-    let (ws, name) = (event.ws.clone(), event.name.clone());
-    let scan = Scan::WaitPaths(ws.clone(), name.clone());
-    let from = RowKey::WaitPath(ws.clone(), name.clone(), String::new());
-    let to = RowKey::WaitPath(ws, format!("{name}\0"), String::new());
-    let rows = draft.found_all(&scan, PATHS_READ)?.into_iter().chain(draft.written(from, to));
+    let key = |name| RowKey::WaitPath(event.ws.clone(), name, String::new());
+    let scan = Scan::WaitPaths(event.ws.clone(), event.name.clone());
+    // Nearly all transactions write no path.
+    let has_written = draft.has_written(RowKind::WaitPath);
+    let written = has_written
+        .then(|| draft.written(key(event.name.clone()), key(format!("{}\0", event.name))));
+    let rows = draft.found_all(&scan, PATHS_READ)?.into_iter().chain(written.into_iter().flatten());
     let mut paths: Vec<String> = rows
         .filter_map(|row| if let Row::WaitPath(row) = row { Some(row.path.clone()) } else { None })
         .collect();
@@ -152,26 +173,55 @@ fn under<E>(
     let rows = draft.found_still(&scan, limit, |_| true)?.into_iter().chain(written);
     let mut waits: Vec<WaitPlace> = rows
         .filter_map(|row| if let Row::Wait(wait) = row { Some(wait) } else { None })
-        .filter(|wait| (wait.run, &wait.step) > (run, &step))
         .map(|wait| WaitPlace { path: path.clone(), run: wait.run, step: wait.step.clone() })
         .collect();
+    waits.extend(listening(draft, event, &path, run, limit)?);
+    waits.retain(|wait| (wait.run, &wait.step) > (run, &step));
     waits.sort();
     waits.dedup();
     waits.truncate(most);
     Ok(waits)
 }
 
-/// Ends one wait with the event, if all its fields match. Returns whether they do.
-fn deliver<E>(draft: &mut Draft, event: &Event, run: Seq, step: &str) -> Decided<bool, E> {
-    let Some(mut run) = draft.run(run)?.cloned() else { return Ok(false) };
+/// Returns the places of the first listeners that have the event's value at the path, of the runs
+/// from the given one on.
+fn listening<E>(
+    draft: &Draft,
+    event: &Event,
+    path: &str,
+    from: Seq,
+    limit: u32,
+) -> Decided<Vec<WaitPlace>, E> {
+    let Some(value) = wait::encoded(&event.data, path) else { return Ok(Vec::new()) };
+    let is_found = |row: &Row| {
+        row.as_run().filter(|run| run.ws == event.ws && run.id.seq >= from).is_some_and(|run| {
+            let first = run.listeners.first().filter(|it| it.first);
+            first.is_some_and(|it| it.is_for(&event.name, path, &value))
+        })
+    };
+    let number = Listener::number(&event.ws, &event.name, path, &value);
+    let stored = draft.found_still(&Scan::Listening(number, from), limit, is_found)?.into_iter();
+    let written = draft.written(RowKey::Run(from), RowKey::Run(Seq(i64::MAX)));
+    let runs = stored.chain(written.filter(|row| is_found(row))).filter_map(Row::as_run);
+    let place = |run: &Run| {
+        let (path, step) = (path.to_owned(), listen::step(0));
+        WaitPlace { path, run: run.id.seq, step }
+    };
+    Ok(runs.map(place).collect())
+}
+
+/// Ends one wait with the event, if all its fields match.
+fn deliver<E>(draft: &mut Draft, event: &Event, run: Seq, step: &str) -> Decided<Heard, E> {
+    let Some(mut run) = draft.run(run)?.cloned() else { return Ok(Heard::Passed) };
     if let Some(n) = listen::number(step) {
         return listen::hear(draft, event, run, n);
     }
     let wait = run.waits.iter().find(|wait| wait.step == step);
-    if !wait.is_some_and(|wait| wait::is_ended_by(wait, event)) {
-        return Ok(false);
-    }
+    let Some(wait) = wait.filter(|wait| wait::is_ended_by(wait, event)) else {
+        return Ok(Heard::Passed);
+    };
+    let answer = wait::answer_of(&wait.on, event);
     listen::pass(&mut run, event);
-    wait::answer(draft, run, step, Ok(event.data.clone()))?;
-    Ok(true)
+    wait::answer(draft, run, step, Ok(answer))?;
+    Ok(Heard::Woke)
 }

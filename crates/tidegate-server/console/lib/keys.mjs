@@ -28,7 +28,7 @@ function walk(by) {
 }
 
 /** @type {Record<string, string>} */
-const PAGES = { o: 'overview', w: 'workflows', r: 'runs', e: 'events', g: 'gates', p: 'pools', s: 'streams', f: 'flows', t: 'try' };
+const PAGES = { o: 'overview', w: 'workflows', r: 'runs', e: 'events', g: 'gates', p: 'pools', s: 'streams', f: 'flows', a: 'audit', t: 'try' };
 let going = 0;
 
 addEventListener('keydown', (event) => {

@@ -3,6 +3,7 @@ import { html } from '../lib/html.mjs';
 import { useFetched } from '../lib/data.mjs';
 import { count, plural } from '../lib/format.mjs';
 import { go, route, setQuery, to } from '../lib/route.mjs';
+import { path } from '../ui/controls.mjs';
 import { Empty, Stale, notYet } from '../ui/empty.mjs';
 import { Search } from '../ui/field.mjs';
 import { Users, limitsOf } from '../ui/pool.mjs';
@@ -11,6 +12,7 @@ import { gateAddress, takenOf } from './gates/gate.mjs';
 import { Hover } from './gates/hover.mjs';
 import { Lanes } from './gates/lanes.mjs';
 import { useLinger } from './gates/linger.mjs';
+import { Weights } from './gates/weights.mjs';
 
 /** Number of pools shown, and of gates drawn for each. */
 const SHOWN = 30;
@@ -44,11 +46,16 @@ function Pool({ pool }) {
   return html`<section class="card stack" aria-label=${`Pool ${pool.name}`}>
     <div class="head-line"><h2 class="over">${pool.name}</h2> <span class="faint num">${gates.length === 0 ? 'idle' : `${taken(gates)}${count(queued)} queued`}</span></div>
     ${limitsOf(pool).map((it) => html`<p class="lead" key=${it.at.join()}><${Badge} tone="accent">${it.control}</${Badge}> ${it.sentence}.</p>`)}
+    ${fairOf(pool).map(([control, by]) => html`<${Weights} key=${control} target=${{ pool: pool.name, control }} by=${by} />`)}
     <p>Used by <${Users} users=${pool.users} /></p>
     ${busiest.length > 0 && html`<${Lanes} gates=${busiest} label=${`Gates of pool ${pool.name}`} chosen=${null} workflows=${[]} open=${(/** @type {Gate} */ gate) => go(gateAddress(gate))} />`}
     <p class="faint"><a href=${to('gates', { pool: pool.name })}>${gates.length > DRAWN ? `Show ${fetched.value?.next ? 'all' : count(gates.length)} gates` : 'Show in Gates'}</a></p>
   </section>`;
 }
+
+/** Controls of a pool whose queues are served in turns, with the path of the values. @param {any} pool @returns {[string, string][]} */
+const fairOf = (pool) =>
+  ['throttle', 'concurrency'].flatMap((control) => [pool[control] ?? []].flat().flatMap((/** @type {any} */ it) => (it.fair ? [[control, path(it.fair.by)]] : [])));
 
 /** Sort weight: activity at a gate. @param {Gate} gate */
 const weight = (gate) => (gate.line?.count ?? 0) * 1000 + takenOf(gate);

@@ -21,7 +21,7 @@ const UNITS = /** @type {Record<number, string>} */ ({ 1000: 'second', 60000: 'm
 export const rate = (limit, perMs) => `${limit} per ${UNITS[perMs] ?? lasting(perMs)}`;
 
 /** @param {any} key path, the names in it, several paths, or an expression @returns {string} */
-const path = (key) => {
+export const path = (key) => {
   if (Array.isArray(key)) return key.join(' › ');
   if (key?.paths) return key.paths.map(path).join(', ');
   return key?.expr ?? key?.function ?? String(key);
@@ -87,7 +87,9 @@ const turns = ({ fair }) => {
   if (!fair) return '';
   const weights = Object.entries(fair.weights ?? {}).map(([value, weight]) => `${value} ${weight}`);
   const shown = weights.slice(0, 3).join(', ') + (weights.length > 3 ? ' and others' : '');
-  return ` in turns${each(fair.by)}${weights.length ? `, by weight (${shown})` : ''}`;
+  const others = (fair.defaultWeight ?? 1) > 1 ? [`all others ${fair.defaultWeight}`] : [];
+  const listed = [shown, ...others].filter(Boolean).join(', ');
+  return ` in turns${each(fair.by)}${listed ? `, by weight (${listed})` : ''}`;
 };
 
 /** How a limit follows the called service. @param {any} it */
@@ -148,10 +150,11 @@ const POLICY_NUMBERS = { queue: ['maxWaitMs'], debounce: ['periodMs', 'maxWaitMs
  *   `control`: name as in the gates; `at`: path in the definition of the object with `numbers`; `needed`: the required ones of `numbers`
  */
 
-/** Numbers inside other fields that a form can change: a fixed cost, the bound of a queue. @param {any} it @param {import('../lib/controls.mjs').Row | undefined} row */
+/** Numbers inside other fields that a form can change: a fixed cost, the bound of a queue, the weight of values without one, the range of an adaptive limit. @param {any} it @param {import('../lib/controls.mjs').Row | undefined} row */
 function furtherOf(it, row) {
   const has = (/** @type {string} */ field) => row?.fields.some(({ name }) => name === field);
-  return [has('cost') && typeof (it.cost ?? 1) === 'number' && 'cost', has('queue') && !it.pool && 'queue.maxWaiting'].filter((name) => typeof name === 'string');
+  return [has('cost') && typeof (it.cost ?? 1) === 'number' && 'cost', has('queue') && !it.pool && 'queue.maxWaiting',
+    it.fair && 'fair.defaultWeight', it.adaptive && 'adaptive.min', it.adaptive && 'adaptive.max'].filter((name) => typeof name === 'string');
 }
 
 /** @param {string} name @param {any} written @param {(string | number)[]} at @param {Table} table @returns {Control} */

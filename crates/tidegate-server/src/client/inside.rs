@@ -1,7 +1,7 @@
 //! Reads a file that no server has open. The API runs inside this process, without a connection
 //! that other programs could reach.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use axum::{
@@ -13,8 +13,10 @@ use tidegate::{DEFAULT_WORKSPACE, Engine};
 use tower_service::Service as _;
 
 use crate::{
+    call::{Calls, Private},
     config::Location,
     http::{self, Access, App},
+    inngest::Inngest,
     operate::{pending, there},
     serve::open as open_store,
 };
@@ -32,10 +34,12 @@ pub(super) async fn open(file: &Path, workspace: Option<&str>) -> anyhow::Result
     let workspace = workspace.unwrap_or(DEFAULT_WORKSPACE);
     let engine = Engine::builder(store).workspaces([workspace]).read_only();
     let access = Arc::new(Access::inside(workspace));
+    let calls = Calls::new(Private::None, Duration::ZERO, Vec::new())?;
     Ok(http::router(App {
         engine,
         access,
         ways: Arc::default(),
+        inngest: Inngest::without_apps(calls),
         requests: http::Underway::default(),
         demo: false,
     }))

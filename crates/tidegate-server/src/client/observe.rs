@@ -86,10 +86,49 @@ pub(crate) enum Events {
     },
 }
 
+/// Adds what a gate holds, in words: runs with their units, or the events of a window or buffer.
+fn describe(row: &mut Value) {
+    let events = row["pending"].as_u64();
+    let units = row["units"].as_u64();
+    row["holders"] = match (events, units) {
+        (Some(1), _) => "1 event".into(),
+        (Some(events), _) => format!("{events} events").into(),
+        (None, Some(units)) => format!("{} ({units} units)", row["inside"]).into(),
+        (None, None) => row["inside"].clone(),
+    };
+    if let Some(until) = row["closed"]["until"].as_str() {
+        row["letsIn"] = format!("{}, closed until {until}", text(&row["letsIn"])).into();
+    }
+    if events.is_some() && row["until"].is_string() {
+        row["next"] = format!("at {}", text(&row["until"])).into();
+    }
+}
+
+/// Says that no gate was found. A workflow or a pool that does not exist is an error.
+async fn nothing(
+    server: &Server<'_>,
+    workflow: Option<String>,
+    pool: Option<String>,
+    is_filtered: bool,
+) -> anyhow::Result<String> {
+    if let Some(workflow) = workflow {
+        server.get(&format!("/workflows/{}", part(&workflow))).await?;
+    }
+    if let Some(pool) = pool {
+        server.get(&format!("/pools/{}", part(&pool))).await?;
+    }
+    let found = if is_filtered { "no gate matches" } else { "no gates" };
+    Ok(format!(
+        "{found}: a gate is listed while runs are inside or wait, or part of its rate is spent\n"
+    ))
+}
+
 /// Runs a command. Returns the response, and its text form for people.
 pub(super) async fn ask(server: &Server<'_>, what: Observe) -> anyhow::Result<(Value, String)> {
     match what {
         Observe::Gates { of, control, pool, key, limit } => {
+            let named = (of.workflow.clone(), pool.clone());
+            let is_filtered = control.is_some() || key.is_some();
             let filters = [("app", of.app), ("workflow", of.workflow)];
             let more = [("control", control), ("pool", pool), ("key", key)];
             let filters = filters.into_iter().chain(more);
@@ -103,10 +142,15 @@ pub(super) async fn ask(server: &Server<'_>, what: Observe) -> anyhow::Result<(V
                 if let Some(pool) = row["pool"].as_str() {
                     row["workflow"] = format!("pool {pool}").into();
                 }
+                describe(row);
             }
             answer["next"] = more;
+            if rows.as_array().is_none_or(Vec::is_empty) {
+                let shown = nothing(server, named.0, named.1, is_filtered).await?;
+                return Ok((answer, shown));
+            }
             let columns =
-                ["control", "workflow", "key", "letsIn", "inside", "queued", "tokens", "next"];
+                ["control", "workflow", "key", "letsIn", "holders", "queued", "tokens", "next"];
             Ok((answer, table(&rows, &columns)))
         }
         Observe::Events { command: Events::List { name, limit } } => {

@@ -34,6 +34,9 @@ pub(crate) enum Limits {
         /// Maximum number of arrivals at once, for `throttle` and `rateLimit`.
         #[arg(long)]
         burst: Option<u32>,
+        /// Weight of a value at a limit with `fair`; the value is given by `--value`.
+        #[arg(long, requires = "value")]
+        weight: Option<u32>,
         /// Close the gates for this many seconds, instead of a new limit or beside one.
         #[arg(long, value_name = "SECONDS")]
         close_for_seconds: Option<u64>,
@@ -125,6 +128,9 @@ pub(crate) struct Which {
     /// Position among several limits with one path, from 0.
     #[arg(long)]
     position: Option<u32>,
+    /// Value of `fair.by` whose weight is meant, as `why` shows it.
+    #[arg(long, conflicts_with_all = ["key", "position"])]
+    value: Option<String>,
 }
 
 /// Reason, end and preview of a change.
@@ -189,6 +195,7 @@ fn target(
     if let Some(which) = which {
         put("span", which.span.map(Value::from));
         put("position", which.position.map(Value::from));
+        put("value", which.value.map(Value::from));
     }
     let Some(key) = keys.key else { return Ok(Value::Object(target)) };
     if let Some(prefix) = key.strip_suffix('*') {
@@ -255,6 +262,7 @@ fn fields(over: &Value) -> String {
         "limit",
         "perMs",
         "burst",
+        "weight",
         "paused",
         "closedUntil",
         "drained",
@@ -280,6 +288,9 @@ pub(super) async fn limits(
                 let target = row["target"].clone();
                 let prefix = target["keyPrefix"].as_str().map(|it| json!(format!("{it}*")));
                 row["key"] = prefix.unwrap_or_else(|| target["key"].clone());
+                if let Some(value) = target["value"].as_str() {
+                    row["key"] = format!("turns of {value}").into();
+                }
                 row["override"] = fields(row).into();
                 let control = target["control"].as_str().unwrap_or("pause").into();
                 row["control"] = control;
@@ -293,13 +304,14 @@ pub(super) async fn limits(
             let shown = table(&rows, &["workflow", "control", "path", "key", "override", "at"]);
             Ok((answer, shown))
         }
-        Limits::Set { target: of, limit, per_ms, burst, close_for_seconds, how } => {
+        Limits::Set { target: of, limit, per_ms, burst, weight, close_for_seconds, how } => {
             let LimitTarget { workflow, control, keys, which } = of;
             let target = target(Some(workflow), control, keys, Some(which))?;
             let fields = [
                 ("limit", limit.map(Value::from)),
                 ("perMs", per_ms.map(Value::from)),
                 ("burst", burst.map(Value::from)),
+                ("weight", weight.map(Value::from)),
                 ("closedUntil", close_for_seconds.map(after)),
             ];
             set(server, target, &fields, how).await
@@ -315,7 +327,7 @@ pub(super) async fn limits(
             Ok((answer, shown))
         }
         Limits::Purge { workflow, control, keys, span, reason, dry_run } => {
-            let which = Which { span, position: None };
+            let which = Which { span, position: None, value: None };
             let mut body = json!({ "target": target(workflow, control, keys, Some(which))? });
             if let Some(reason) = reason {
                 body["reason"] = reason.into();
@@ -369,9 +381,28 @@ pub(super) async fn audit(server: &Server<'_>, limit: u32) -> anyhow::Result<(Va
     Ok((answer, shown))
 }
 
+/// Returns the object of a change in words: the target of an override is JSON.
+fn object(subject: &str) -> String {
+    let Ok(target) = serde_json::from_str::<Map<String, Value>>(subject) else {
+        return subject.to_owned();
+    };
+    let field = |name: &str| target.get(name).map(text);
+    let owner = field("pool").map(|pool| format!("pool {pool}")).or_else(|| field("workflow"));
+    let path = field("path").unwrap_or_else(|| "key".to_owned());
+    let key = field("key").or_else(|| field("keyPrefix").map(|prefix| format!("{prefix}*")));
+    let keyed = match (key, field("value")) {
+        (Some(key), _) => Some(format!("{path}={key}")),
+        (None, Some(value)) => Some(format!("turns of {value}")),
+        (None, None) => field("path"),
+    };
+    let control = field("control").unwrap_or_else(|| "pause".to_owned());
+    [owner, Some(control), keyed].into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
 fn log(answer: &Value) -> String {
     let mut rows = answer["changes"].clone();
     for row in rows.as_array_mut().into_iter().flatten() {
+        row["subject"] = object(&text(&row["subject"])).into();
         for name in ["before", "after"] {
             let shown = if row[name].is_object() { fields(&row[name]) } else { String::new() };
             row[name] = shown.into();

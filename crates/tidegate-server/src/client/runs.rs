@@ -131,8 +131,11 @@ pub(super) async fn runs(server: &Server<'_>, command: Runs) -> anyhow::Result<(
             let answer = newest(server, &query, limit).await?;
             let mut rows = answer["runs"].clone();
             for row in rows.as_array_mut().into_iter().flatten() {
-                let by = ["control", "key"].map(|part| text(&row["waitsFor"][part]));
-                row["blockedBy"] = by.join(" ").trim_end().into();
+                let gate = &row["waitsFor"];
+                let pool = gate["pool"].as_str().map(|pool| format!("pool {pool}"));
+                let by = [text(&gate["control"]), pool.unwrap_or_default(), text(&gate["key"])];
+                let by: Vec<String> = by.into_iter().filter(|part| !part.is_empty()).collect();
+                row["blockedBy"] = by.join(" ").into();
             }
             let columns = ["id", "workflow", "version", "state", "blockedBy", "queuedAt"];
             return Ok((answer, table(&rows, &columns)));

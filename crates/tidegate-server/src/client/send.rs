@@ -92,7 +92,11 @@ pub(super) fn verdicts(answer: &Value) -> String {
             let word = format!("{}{by}{reason}", text(&run["outcome"]));
             *counts.entry((text(&run["workflow"]), word)).or_default() += 1;
         }
-        if runs.is_empty() {
+        if let Some(cancelled) = event["cancelled"].as_u64() {
+            let noun = if cancelled == 1 { "run" } else { "runs" };
+            let word = format!("recorded: it cancelled {cancelled} {noun} by cancelOn");
+            *counts.entry((String::new(), word)).or_default() += 1;
+        } else if runs.is_empty() {
             let word = match (&event["deduped"], event["woke"].as_u64()) {
                 (Value::Bool(true), _) => "deduped",
                 _ if event["deliverAt"].is_string() => "deferred: delivered later",

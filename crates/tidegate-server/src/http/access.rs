@@ -123,12 +123,35 @@ impl Access {
         if given.is_none() && method != Method::GET {
             check_origin(headers)?;
         }
-        let served = self.workspaces.iter().any(|it| **it == *ws);
-        if !served || named.is_some_and(|named| named != ws) {
+        if !self.serves(&ws) || named.is_some_and(|named| named != ws) {
             let detail = format!("this server has no workspace `{}`", named.unwrap_or(&ws));
             return Err(Problem::not_found("no_workspace", detail));
         }
         Ok(Admitted { engine: engine.in_workspace(ws.as_str()), key })
+    }
+
+    /// Whether this server serves a workspace.
+    pub(crate) fn serves(&self, workspace: &str) -> bool {
+        self.workspaces.iter().any(|it| **it == *workspace)
+    }
+
+    /// Admits a request of another protocol that has no API key: only to a server that requires
+    /// none, from this machine. With `pages`, pages of other servers of this machine may send it.
+    pub(crate) async fn admit_local(
+        &self,
+        engine: &Engine,
+        method: &Method,
+        headers: &HeaderMap,
+        pages: bool,
+    ) -> Result<(), Problem> {
+        self.key(engine, None).await?;
+        if !self.inside {
+            check_host(headers)?;
+        }
+        if *method == Method::GET || pages && has_local_origin(headers) {
+            return Ok(());
+        }
+        check_origin(headers)
     }
 
     /// Returns the API key of a request; `None` if the server requires none.
@@ -205,7 +228,7 @@ impl Access {
 
     /// Takes the permits for one request whose body has arrived. An incomplete request takes none:
     /// otherwise a client without a key could use up all permits.
-    pub(super) fn room(&self, key: Option<&ApiKey>) -> Result<[OwnedSemaphorePermit; 2], Problem> {
+    pub(crate) fn room(&self, key: Option<&ApiKey>) -> Result<[OwnedSemaphorePermit; 2], Problem> {
         let own = {
             let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
             let name = key.map(|key| key.id.clone()).unwrap_or_default();
@@ -291,6 +314,12 @@ fn is_local(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     let address = name.parse::<IpAddr>().is_ok_and(|it| it.to_canonical().is_loopback());
     address || name == "localhost" || name.ends_with(".localhost")
+}
+
+/// Whether a request comes from a page of this machine.
+fn has_local_origin(headers: &HeaderMap) -> bool {
+    let origin = text(headers, &header::ORIGIN).and_then(|origin| origin.split_once("://"));
+    origin.is_some_and(|(_, authority)| is_local(name_of(authority)))
 }
 
 /// Checks the origin: a page of another site must not send requests through its reader's browser.

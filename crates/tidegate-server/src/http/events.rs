@@ -85,6 +85,7 @@ impl EventBody<'_> {
             dedupe_id: self.dedupe_id,
             ts: ts.transpose()?,
             deliver,
+            attributes: None,
         })
     }
 }

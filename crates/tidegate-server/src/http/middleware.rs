@@ -200,7 +200,7 @@ fn length(headers: &HeaderMap) -> Option<usize> {
 }
 
 /// Reads the whole body. It must not be too large, and must arrive in time.
-async fn in_time(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+pub(crate) async fn in_time(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
     let too_large = || {
         let detail = format!("the request body must have at most {MAX_BODY_BYTES} bytes");
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", detail)

@@ -110,6 +110,8 @@ struct SetBody {
     per_ms: Option<Value>,
     #[schemars(with = "Option<u32>")]
     burst: Option<Value>,
+    #[schemars(with = "Option<u32>")]
+    weight: Option<Value>,
     #[schemars(with = "Option<bool>")]
     paused: Option<Value>,
     /// Close the target's gates until this time.
@@ -218,11 +220,12 @@ async fn set(
     let limit = field("limit", "a whole number from 1 to 4294967295", body.limit)?;
     let per_ms = field("perMs", "a whole number of milliseconds", body.per_ms)?;
     let burst = field("burst", "a whole number from 1 to 4294967295", body.burst)?;
+    let weight = field("weight", "a whole number from 1 to 1000", body.weight)?;
     let paused = field("paused", "true or false", body.paused)?;
     let expires_at = time("expiresAt", body.expires_at)?;
     let closed_until = time("closedUntil", body.closed_until)?;
     let target = of_caller(&caller, body.target);
-    let fields = OverrideFields { limit, per_ms, burst, paused, closed_until };
+    let fields = OverrideFields { limit, per_ms, burst, weight, paused, closed_until };
     let change = OverrideChange::Set { target, fields, reason, expires_at };
     apply(&caller, change, if_epoch, query.dry_run).await
 }

@@ -115,6 +115,11 @@ impl Problem {
 }
 
 impl Problem {
+    /// Returns the status and the text, for protocols with other error bodies.
+    pub(crate) fn into_parts(self) -> (StatusCode, String) {
+        (self.status, self.detail)
+    }
+
     pub(crate) fn into_body(self) -> ProblemBody {
         let Self { error, detail, members, .. } = self;
         ProblemBody { error, detail, members: *members }

@@ -25,7 +25,7 @@ struct Inner {
 
 /// A request in progress. It is removed from the registry on drop.
 #[derive(Debug)]
-pub(super) struct Entry(Underway, u64);
+pub(crate) struct Entry(Underway, u64);
 
 impl Drop for Entry {
     fn drop(&mut self) {
@@ -39,7 +39,7 @@ impl Underway {
     }
 
     /// Registers a request of an operation.
-    pub(super) fn begin(&self, operation: &'static str) -> Entry {
+    pub(crate) fn begin(&self, operation: &'static str) -> Entry {
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
         self.requests().insert(number, (operation, Instant::now()));
         Entry(self.clone(), number)

@@ -115,7 +115,7 @@ fn view(app: &str, name: &str, entry: &Entry) -> WorkflowView {
     WorkflowView {
         version: Some(current.version.number),
         triggers: Some(triggers.unwrap_or_default()),
-        url: workflow.url.as_ref().map(|url| url.as_str().to_owned()),
+        url: workflow.called_at().map(str::to_owned),
         description: current.workflow.description.clone(),
         schema: current.workflow.schema.clone(),
         flow_control: current.workflow.flow_control(),
@@ -208,9 +208,11 @@ pub(super) async fn define(
 /// Checks the URLs of a definition with the same parser as calls. A URL that only this parser
 /// refuses, such as `http://1.2.3.999`, would fail every run.
 pub(crate) fn check_urls(definition: &Value) -> Result<(), String> {
-    for (field, url) in
-        [("url", &definition["url"]), ("onFailure.url", &definition["onFailure"]["url"])]
-    {
+    for (field, url) in [
+        ("url", &definition["url"]),
+        ("onFailure.url", &definition["onFailure"]["url"]),
+        ("remote.url", &definition["remote"]["url"]),
+    ] {
         if let Some(error) = url.as_str().and_then(|url| reqwest::Url::parse(url).err()) {
             let name = definition["name"].as_str().unwrap_or_default();
             return Err(format!("workflow `{name}`: {field} is not a valid URL: {error}"));
@@ -227,7 +229,7 @@ async fn warnings(
 ) -> Result<Vec<String>, Problem> {
     let parsed = Definition::parse(definition).map_err(|it| tidegate::Error::Definition(it.0))?;
     let mut warnings: Vec<_> = parsed.warnings.iter().map(ToString::to_string).collect();
-    if parsed.value.url.is_none() && !caller.engine.is_served(registered).await? {
+    if !parsed.value.is_called() && !caller.engine.is_served(registered).await? {
         warnings.push(format!(
             "workflow `{}`: no engine has code for it, and it has no `url`: its runs wait until an \
              engine with its code starts",

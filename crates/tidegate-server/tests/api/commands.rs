@@ -78,10 +78,11 @@ async fn streams_and_workflows_are_worked_with_from_the_command_line() {
     assert!(list.starts_with("REACTION  STREAM"), "{list}");
     let error = server.command(&["streams", "unblock", "mail", "--dry-run"]).unwrap_err();
     assert!(error.contains("there is no reaction `mail` (no_reaction)"), "{error}");
-    server.command(&["send", "sync", "--count", "4"]).unwrap();
+    // So many that the operation is not finished when the command asks for the first time.
+    server.command(&["send", "sync", "--count", "1000"]).unwrap();
     target.called(1).await;
     let queued = ["bulk", "cancel", "--workflow", "sync", "--state", "queued"];
-    assert_eq!(server.command(&queued).unwrap(), "cancel: 3 done, 0 refused\n");
+    assert_eq!(server.command(&queued).unwrap(), "cancel: 999 done, 0 refused\n");
     let error = server.command(&["bulk", "pause"]).unwrap_err();
     assert!(error.contains("(bulk_needs_filter)"), "{error}");
     let said = server.command(&["workflows", "delete", "sync"]).unwrap();

@@ -23,7 +23,7 @@ concurrency = { limit = 2, key = "account" }
 "#;
 
 /// Definitions: the fields, the code and the field of the problem, and the end of its message.
-const DEFINITIONS: [(&str, &str, &str, &str); 37] = [
+const DEFINITIONS: [(&str, &str, &str, &str); 44] = [
     (
         r#"{"concurrency": {"limit": 5, "cost": 0}}"#,
         "out_of_range",
@@ -218,6 +218,48 @@ const DEFINITIONS: [(&str, &str, &str, &str); 37] = [
         "must nest at most 64 deep",
     ),
     (
+        r#"{"concurrency": {"limit": 1, "key": {"expr": "1/0"}}}"#,
+        "expression_division_by_zero",
+        "concurrency.key.expr",
+        "`1 / 0` divides by zero: test the divisor first",
+    ),
+    (
+        r#"{"concurrency": {"limit": 1, "key": {"expr": "event.data.n % (2 - 2)"}}}"#,
+        "expression_division_by_zero",
+        "concurrency.key.expr",
+        "`event.data.n % (2 - 2)` divides by zero: write another divisor",
+    ),
+    (
+        r#"{"triggers": [{"event": "e", "if": "event.data.n > 1 || 1 < \"x\""}]}"#,
+        "expression_wrong_type",
+        "triggers[0].if",
+        "`<` does not take a number `1` and a text `\"x\"`: convert one of them",
+    ),
+    (
+        r#"{"concurrency": {"limit": 1, "key": {"expr": "int(\"x\")"}}}"#,
+        "expression_bad_value",
+        "concurrency.key.expr",
+        "",
+    ),
+    (
+        r#"{"concurrency": {"limit": 1, "key": {"expr": "size($LOOPS)"}}}"#,
+        "expression_too_many_steps",
+        "concurrency.key.expr",
+        "",
+    ),
+    (
+        r#"{"waitsFor": {"event": "paid", "match": {"id": "order"}}, "batch": {"maxSize": 5, "timeoutMs": 5, "key": "k"}}"#,
+        "conflict",
+        "waitsFor[0].match",
+        "`order` may differ between the events of one batch: use `k`, the batch's key",
+    ),
+    (
+        r#"{"concurrency": {"limit": 5, "fair": {"by": "a", "weights": {"acme": -1}}}}"#,
+        "out_of_range",
+        "concurrency.fair.weights.acme",
+        "must be at least 1, got -1",
+    ),
+    (
         r#"{"concurrency": {"pool": "gpu", "queue": {"maxWaiting": 3}}}"#,
         "unknown_field",
         "concurrency.queue",
@@ -245,6 +287,9 @@ const DEFINITIONS: [(&str, &str, &str, &str); 37] = [
 
 fn definition(text: &str) -> Value {
     let text = text.replace("$LONG", &"x".repeat(1500));
+    let list = format!("[{}]", vec!["1"; 20].join(","));
+    let loops = format!("{list}.map(a, {list}.map(b, {list}.map(c, {list}.map(d, 1))))");
+    let text = text.replace("$LOOPS", &loops);
     let text = text.replace("$DEEP", &format!("{}1{}", "(".repeat(100), ")".repeat(100)));
     serde_json::from_str(&text).unwrap()
 }
@@ -413,6 +458,13 @@ async fn a_bad_override_names_the_field_the_value_and_the_rule() {
             "`burst` does not belong to `concurrency`",
         ),
         (own.clone(), json!({}), "bad_override", "give at least one of limit, closedUntil"),
+        (
+            own.clone(),
+            json!({ "weight": "3" }),
+            "bad_override",
+            "weight must be a whole number from 1 to 1000, got \"3\"",
+        ),
+        (with("value", json!("acme")), json!({ "weight": 3 }), "bad_target", "has no `fair`"),
         (
             starts.clone(),
             json!({ "paused": "yes" }),

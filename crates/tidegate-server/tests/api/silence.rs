@@ -130,6 +130,6 @@ async fn a_definition_may_allow_a_longer_silence() {
     assert_eq!(server.until(&long, "completed").await["output"], "done");
     let short = server.start_run("short", json!(1)).await;
     assert_eq!(server.until(&short, "failed").await["error"]["code"], "CallTimedOut");
-    let said = Server::refused("callTimeoutMs = 3600001");
-    assert!(said.contains("`callTimeoutMs` must be a whole number from 1 to 3600000"), "{said}");
+    let said = Server::refused("callTimeoutMs = 7200001");
+    assert!(said.contains("`callTimeoutMs` must be a whole number from 1 to 7200000"), "{said}");
 }

@@ -42,6 +42,7 @@ const SENTENCES = [
   [{ concurrency: { limit: 4, key: 'tenant', span: 'run', cost: 2 } }, 'At most 4 units live at once for each tenant, from admission to end, each run takes 2 units; others are queued'],
   [{ concurrency: { limit: 5, queue: { maxWaiting: 10 } } }, 'At most 5 at once; others are queued, at most 10; beyond that they are rejected'],
   [{ concurrency: { limit: 10, fair: { by: 'account', weights: { acme: 3, blue: 2 } } } }, 'At most 10 at once; others are queued in turns for each account, by weight (acme 3, blue 2)'],
+  [{ concurrency: { limit: 10, fair: { by: 'account', weights: { acme: 3 }, defaultWeight: 2 } } }, 'At most 10 at once; others are queued in turns for each account, by weight (acme 3, all others 2)'],
   [{ concurrency: { pool: 'openai' } }, 'Takes 1 unit of the concurrency of pool openai'],
   [{ throttle: { pool: 'openai', cost: ['use', 'tokens'], key: 'customer' } }, 'Takes `use › tokens` units of the throttle of pool openai for each customer'],
   [{ throttle: { limit: 100, perMs: 60000, burst: 100, cost: 'tokens' } }, 'Starts at most 100 units per minute, burst of 100, each run takes `tokens` units; others are queued'],

@@ -1,7 +1,9 @@
-// The drawer of a gate: overrides, pauses, closings and purges, each after a preview; and pools.
+// The drawer of a gate: overrides, pauses, closings and purges, each after a preview; pools; and the
+// audit log of these changes.
 import assert from 'node:assert/strict';
+import path from 'node:path';
 import { after, before, test } from 'node:test';
-import { api, closeBrowser, look, serve, target, until } from './rig.mjs';
+import { PICTURES, api, closeBrowser, look, serve, target, until } from './rig.mjs';
 
 /** @type {Awaited<ReturnType<typeof target>>} */ let service;
 /** @type {Awaited<ReturnType<typeof serve>>} */ let server;
@@ -131,6 +133,57 @@ test('a pool shows its limits, units and users, and why names the turn', async (
   await details.getByText('Inside · 2 runs, 4 of 4 units').waitFor();
   await details.getByText(/1st of acme \(weight 3 of 4\)/).waitFor();
   await again.close();
+});
+
+test('the weight of one value is overridden from the gate, shown by the pool, and undone', async () => {
+  const { seen, details, apply } = await drawer('pool=gpu');
+  await details.getByRole('button', { name: 'Change weight' }).click();
+  await details.getByLabel('Value of tenant').fill('blue');
+  await details.getByLabel('Weight, 1 to 1000').fill('6');
+  await details.getByLabel('Reason').fill('catches up');
+  await details.getByLabel('End').selectOption('480');
+  await details.getByRole('button', { name: 'Preview' }).click();
+  await apply('Override the weight?');
+  await details.getByText('weight 6', { exact: true }).waitFor();
+  const [over] = await inForce();
+  assert.deepEqual([over.target, over.weight, over.reason], [{ pool: 'gpu', control: 'concurrency', value: 'blue' }, 6, 'catches up']);
+  assert.ok(Date.parse(over.expiresAt) > Date.now(), over.expiresAt);
+  await seen.page.screenshot({ path: path.join(PICTURES, 'weights.png') });
+  await seen.close();
+  const again = await look(server.url);
+  await again.go('/pools');
+  const pool = again.page.getByRole('region', { name: 'Pool gpu', exact: true });
+  await pool.getByText('weight 6', { exact: true }).waitFor();
+  const waiting = (await ask.get('/runs?workflow=render&state=queued&limit=10')).runs;
+  const whys = await Promise.all(waiting.map((/** @type {any} */ run) => ask.get(`/runs/${run.id}/why`)));
+  const blue = whys.find((why) => why.gates[0].fair.value === 'blue');
+  assert.match(blue.sentence, /weight 6 of \d+, overridden until .*: catches up/);
+  await again.go(`/runs/${blue.run}`);
+  const why = again.page.getByRole('region', { name: 'Why' });
+  await why.getByText(/pool gpu · takes 2 units · 4 units taken · blue: weight 6 of/).waitFor();
+  await again.page.screenshot({ path: path.join(PICTURES, 'why.png') });
+  await again.go('/pools');
+  await pool.getByRole('button', { name: 'Undo' }).click();
+  await again.page.getByRole('dialog', { name: 'Undo the latest change?' }).getByRole('button', { name: 'Apply' }).click();
+  await until(async () => (await inForce()).length === 0, 'no weight is in force');
+  await pool.getByText('weight 6', { exact: true }).waitFor({ state: 'detached' });
+  await again.close();
+});
+
+test('the audit log says who changed what, from where, with the state before and after', async () => {
+  const seen = await look(server.url);
+  await seen.go('/audit');
+  const changes = seen.page.getByRole('table', { name: 'Changes' });
+  await changes.getByRole('row', { name: /undoOverride.*pool gpu · concurrency · turns of blue/ }).waitFor();
+  await changes.getByText('no override → weight 6').waitFor();
+  await seen.page.getByLabel('Operation').fill('setOverride');
+  await changes.getByRole('row', { name: /undoOverride/ }).first().waitFor({ state: 'detached' });
+  await changes.getByRole('row', { name: /report · concurrency · tenant = acme.*no override → limit 5/ }).click();
+  const details = seen.page.getByRole('dialog', { name: 'Details' });
+  await details.getByText('127.0.0.1').waitFor();
+  await details.getByText('"reason": "a larger plan"').waitFor();
+  await seen.page.screenshot({ path: path.join(PICTURES, 'audit.png') });
+  await seen.close();
 });
 
 test('the drawer shows the bound of a queue', async () => {

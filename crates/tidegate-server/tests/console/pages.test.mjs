@@ -6,7 +6,7 @@ import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { PICTURES, api, closeBrowser, demo, look, until } from './rig.mjs';
 
-const PAGES = ['overview', 'workflows', 'runs', 'events', 'gates', 'pools', 'streams', 'flows', 'try'];
+const PAGES = ['overview', 'workflows', 'runs', 'events', 'events?tab=deferred', 'gates', 'pools', 'streams', 'flows', 'audit', 'try'];
 const AXE = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 let world = /** @type {Awaited<ReturnType<typeof demo>>} */ (/** @type {unknown} */ (null));
@@ -25,7 +25,7 @@ for (const theme of /** @type {const} */ (['light', 'dark'])) {
     for (const page of PAGES) {
       await seen.go(`/${page}`);
       await seen.rest();
-      await seen.page.screenshot({ path: path.join(PICTURES, `${page}-${theme}.png`) });
+      await seen.page.screenshot({ path: path.join(PICTURES, `${page.replace('?tab=', '-')}-${theme}.png`) });
       await seen.page.evaluate(AXE);
       await seen.rest();
       const found = await seen.page.evaluate(() => /** @type {any} */ (globalThis).axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] }));
@@ -48,14 +48,14 @@ test('the first load is small and complete', async () => {
   await seen.close();
 });
 
-test('overview and runs fit a phone', async () => {
+test('the pages of someone on call fit a phone', async () => {
   const seen = await look(world.url, { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true });
-  for (const page of ['overview', 'runs']) {
+  for (const page of ['overview', 'runs', 'events?tab=deferred', 'audit', 'pools']) {
     await seen.go(`/${page}`);
     await seen.rest();
     const [wide, room] = await seen.page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
     assert.ok(wide <= room, `${page} is ${wide} wide on ${room}`);
-    await seen.page.screenshot({ path: path.join(PICTURES, `${page}-phone.png`) });
+    await seen.page.screenshot({ path: path.join(PICTURES, `${page.replace('?tab=', '-')}-phone.png`) });
   }
   await seen.close();
 });

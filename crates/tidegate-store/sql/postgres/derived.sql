@@ -447,13 +447,13 @@ select found.key, found.id, found.at, found.due, found.state, found.event
 -- name: run_read
 select found.seq, found.salt, found.ws, found.lane, found.ready, found.line, found.tier,
        found.order_at, found.order_seq, found.due, found.owner, found.fence, found.body,
-       found.event_seq, found.past, found.parked
+       found.event_seq, found.past, found.parked, found.listens
   from unnest($1::bigint[])
        as wanted(seq)
  cross join lateral (
         select run.seq, run.salt, run.ws, run.lane, run.ready, run.line, run.tier, run.order_at,
                run.order_seq, run.due, run.owner, run.fence, run.body, run.event_seq, run.past,
-               run.parked
+               run.parked, run.listens
           from run
          where run.seq between wanted.seq and wanted.seq
          order by run.seq
@@ -463,14 +463,15 @@ select found.seq, found.salt, found.ws, found.lane, found.ready, found.line, fou
 -- name: run_insert
 insert into run
        (seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,
-        event_seq, past, parked)
+        event_seq, past, parked, listens)
 select new.seq, new.salt, new.ws, new.lane, new.ready, new.line, new.tier, new.order_at,
-       new.order_seq, new.due, new.owner, new.fence, new.body, new.event_seq, new.past, new.parked
+       new.order_seq, new.due, new.owner, new.fence, new.body, new.event_seq, new.past, new.parked,
+       new.listens
   from unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],
               $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[],
-              $13::text[], $14::bigint[], $15::bigint[], $16::text[])
+              $13::text[], $14::bigint[], $15::bigint[], $16::text[], $17::bigint[])
        as new(seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,
-              event_seq, past, parked)
+              event_seq, past, parked, listens)
 
 -- name: run_update
 with changed as (
@@ -489,12 +490,14 @@ with changed as (
            body = new.body,
            event_seq = new.event_seq,
            past = new.past,
-           parked = new.parked
+           parked = new.parked,
+           listens = new.listens
       from unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],
                   $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[],
-                  $12::bigint[], $13::text[], $14::bigint[], $15::bigint[], $16::text[])
+                  $12::bigint[], $13::text[], $14::bigint[], $15::bigint[], $16::text[],
+                  $17::bigint[])
            as new(seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence,
-                  body, event_seq, past, parked)
+                  body, event_seq, past, parked, listens)
      where run.ctid = (
             select found.ctid
               from run as found
@@ -526,7 +529,7 @@ select expect_rows('run', count(*), cardinality($1))
 
 -- name: run_dump
 select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,
-       event_seq, past, parked
+       event_seq, past, parked, listens
   from run
  order by seq
 
@@ -1105,12 +1108,12 @@ select lane, ws, app, name, version, body, released, assigned, deployed
 
 -- name: event_read
 select found.seq, found.salt, found.ws, found.kind, found.name, found.at, found.ts, found.data,
-       found.delivery
+       found.delivery, found.attributes
   from unnest($1::bigint[])
        as wanted(seq)
  cross join lateral (
         select event.seq, event.salt, event.ws, event.kind, event.name, event.at, event.ts,
-               event.data, event.delivery
+               event.data, event.delivery, event.attributes
           from event
          where event.seq between wanted.seq and wanted.seq
          order by event.seq
@@ -1119,11 +1122,12 @@ select found.seq, found.salt, found.ws, found.kind, found.name, found.at, found.
 
 -- name: event_insert
 insert into event
-       (seq, salt, ws, kind, name, at, ts, data, delivery)
-select new.seq, new.salt, new.ws, new.kind, new.name, new.at, new.ts, new.data, new.delivery
+       (seq, salt, ws, kind, name, at, ts, data, delivery, attributes)
+select new.seq, new.salt, new.ws, new.kind, new.name, new.at, new.ts, new.data, new.delivery,
+       new.attributes
   from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[],
-              $7::bigint[], $8::text[], $9::text[])
-       as new(seq, salt, ws, kind, name, at, ts, data, delivery)
+              $7::bigint[], $8::text[], $9::text[], $10::text[])
+       as new(seq, salt, ws, kind, name, at, ts, data, delivery, attributes)
 
 -- name: event_update
 with changed as (
@@ -1135,10 +1139,11 @@ with changed as (
            at = new.at,
            ts = new.ts,
            data = new.data,
-           delivery = new.delivery
+           delivery = new.delivery,
+           attributes = new.attributes
       from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[],
-                  $7::bigint[], $8::text[], $9::text[])
-           as new(seq, salt, ws, kind, name, at, ts, data, delivery)
+                  $7::bigint[], $8::text[], $9::text[], $10::text[])
+           as new(seq, salt, ws, kind, name, at, ts, data, delivery, attributes)
      where event.ctid = (
             select found.ctid
               from event as found
@@ -1169,7 +1174,7 @@ select expect_rows('event', count(*), cardinality($1))
   from gone
 
 -- name: event_dump
-select seq, salt, ws, kind, name, at, ts, data, delivery
+select seq, salt, ws, kind, name, at, ts, data, delivery, attributes
   from event
  order by seq
 

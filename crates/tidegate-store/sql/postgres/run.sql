@@ -351,6 +351,25 @@ select wanted.n, {found.columns}
        ) as found
  order by wanted.n, found.seq
 
+-- name: run_listening
+-- Reads the runs whose first listener has a number, from a given run on.
+--
+-- $1 number   $2 from this run on   $3 limit (arrays: one element per scan)
+-- Locks nothing. Index: run_listens.
+-- First column: position of the scan in the arrays, from 1.
+select wanted.n, {found.columns}
+  from unnest($1::bigint[], $2::bigint[], $3::bigint[])
+       with ordinality as wanted(listens, first, most, n)
+ cross join lateral (
+        select {run.columns}
+          from run
+         where (run.listens, run.seq) >= (wanted.listens, wanted.first)
+           and run.listens <= wanted.listens
+         order by run.listens, run.seq
+         limit wanted.most
+       ) as found
+ order by wanted.n, found.seq
+
 -- name: run_newest
 -- Reads the newest runs of lanes that have not ended.
 --

@@ -128,6 +128,7 @@ create table event (
   ts bigint,
   data text collate "C" not null,
   delivery text collate "C",
+  attributes text collate "C",
   primary key (seq)
 );
 
@@ -226,6 +227,7 @@ create table run (
   event_seq bigint,
   past bigint,
   parked text collate "C",
+  listens bigint,
   primary key (seq)
 ) with (fillfactor=80);
 
@@ -382,6 +384,8 @@ CREATE INDEX run_far ON run USING btree (event_seq) WHERE abs((event_seq >> 12) 
 CREATE INDEX run_lane ON run USING btree (lane, seq);
 
 CREATE INDEX run_line ON run USING btree (line, tier, order_at, order_seq, seq) WHERE line IS NOT NULL;
+
+CREATE INDEX run_listens ON run USING btree (listens, seq) WHERE listens IS NOT NULL;
 
 CREATE INDEX run_owner ON run USING btree (owner, seq, lane) WHERE owner IS NOT NULL;
 

@@ -179,14 +179,14 @@ select key, id, at, due, state, event
 
 -- name: run_read
 select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,
-       event_seq, past, parked
+       event_seq, past, parked, listens
   from run
  where seq = ?1
 
 -- name: run_insert
 insert into run (seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence,
-                 body, event_seq, past, parked)
-values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+                 body, event_seq, past, parked, listens)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
 
 -- name: run_update
 update run
@@ -204,7 +204,8 @@ update run
        body = ?13,
        event_seq = ?14,
        past = ?15,
-       parked = ?16
+       parked = ?16,
+       listens = ?17
  where seq = ?1
 
 -- name: run_delete
@@ -213,7 +214,7 @@ delete from run
 
 -- name: run_dump
 select seq, salt, ws, lane, ready, line, tier, order_at, order_seq, due, owner, fence, body,
-       event_seq, past, parked
+       event_seq, past, parked, listens
   from run
  order by seq
 
@@ -449,13 +450,13 @@ select lane, ws, app, name, version, body, released, assigned, deployed
 -- Rows are changed under the lock of the row that owns them.
 
 -- name: event_read
-select seq, salt, ws, kind, name, at, ts, data, delivery
+select seq, salt, ws, kind, name, at, ts, data, delivery, attributes
   from event
  where seq = ?1
 
 -- name: event_insert
-insert into event (seq, salt, ws, kind, name, at, ts, data, delivery)
-values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+insert into event (seq, salt, ws, kind, name, at, ts, data, delivery, attributes)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
 
 -- name: event_update
 update event
@@ -466,7 +467,8 @@ update event
        at = ?6,
        ts = ?7,
        data = ?8,
-       delivery = ?9
+       delivery = ?9,
+       attributes = ?10
  where seq = ?1
 
 -- name: event_delete
@@ -474,7 +476,7 @@ delete from event
  where seq = ?1
 
 -- name: event_dump
-select seq, salt, ws, kind, name, at, ts, data, delivery
+select seq, salt, ws, kind, name, at, ts, data, delivery, attributes
   from event
  order by seq
 

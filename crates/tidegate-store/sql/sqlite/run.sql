@@ -125,6 +125,19 @@ select {columns}
  order by seq
  limit ?3
 
+-- name: run_listening
+-- Reads the runs whose first listener has a number, from a given run on.
+--
+-- ?1 number   ?2 from this run on   ?3 limit
+-- Locks nothing: SQLite has one writer.
+-- Index: run_listens (listens) where listens is not null.
+select {columns}
+  from run
+ where listens = ?1
+   and seq >= ?2
+ order by seq
+ limit ?3
+
 -- name: run_newest
 -- Reads the newest runs of one lane that have not ended. The caller merges lanes.
 --

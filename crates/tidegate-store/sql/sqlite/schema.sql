@@ -89,7 +89,7 @@ CREATE TABLE event (
   at   integer not null,
   ts   integer,
   data text    not null
-, delivery text) strict;
+, delivery text, attributes text) strict;
 
 CREATE TABLE gate (
   key   blob    not null primary key,
@@ -182,7 +182,7 @@ CREATE TABLE run (
   owner     text,
   fence     integer not null,
   body      text    not null
-, event_seq integer, past integer, parked text) strict;
+, event_seq integer, past integer, parked text, listens integer) strict;
 
 CREATE TABLE schedule (
   ws       text    not null,
@@ -326,6 +326,8 @@ CREATE INDEX run_far on run (event_seq) where abs((event_seq >> 12) - (seq >> 12
 CREATE INDEX run_lane on run (lane, seq);
 
 CREATE INDEX run_line on run (line, tier, order_at, order_seq, seq) where line is not null;
+
+CREATE INDEX run_listens on run (listens) where listens is not null;
 
 CREATE INDEX run_owner on run (owner, seq, lane) where owner is not null;
 

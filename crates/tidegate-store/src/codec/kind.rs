@@ -243,7 +243,10 @@ pub(crate) struct Unread;
 
 /// Returns a value as JSON text.
 pub(crate) fn json_text<T: Serialize>(value: &T) -> String {
-    serde_json::to_string(value).expect("rows have string keys and finite numbers only")
+    // Most bodies fit, so that few are copied while they grow.
+    let mut text = Vec::with_capacity(1024);
+    serde_json::to_writer(&mut text, value).expect("rows have string keys and finite numbers only");
+    String::from_utf8(text).expect("JSON is written as UTF-8")
 }
 
 /// Parses a payload without copying its text.

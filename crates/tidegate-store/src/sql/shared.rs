@@ -45,6 +45,7 @@ super::statements! {
         run_driven_count,
         run_due,
         run_lane,
+        run_listening,
         run_newest,
         run_of_event,
         run_owned,

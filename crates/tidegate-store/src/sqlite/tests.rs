@@ -221,6 +221,7 @@ async fn put(store: &SqliteStore, seq: i64, data: &str) -> Result<(), StoreError
         ts: None,
         data: Payload::from_value(&data.into()),
         delivery: None,
+        attributes: None,
     };
     let changes = vec![Change::Insert(event.into())];
     store.transact(ReadSet::default(), Box::new(move |_| Decision::Apply(changes.clone()))).await
@@ -247,6 +248,7 @@ async fn a_store_goes_on_when_there_is_room_again() {
         ts: None,
         data: Payload::parse(format!("\"{}\"", "x".repeat(400_000)).as_bytes(), 500_000).unwrap(),
         delivery: None,
+        attributes: None,
     };
     let post = |seq: i64| {
         let row = Row::from(big(seq));

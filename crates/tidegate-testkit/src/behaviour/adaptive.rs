@@ -7,7 +7,7 @@ use tidegate_core::{
     id::RunId,
     observe::gates::{self, GateFilter, GateView},
     row::{GateState, Row, Run},
-    run::record::{NewWait, NewWaitOn, Record, Recorded, Then, Until},
+    run::record::{Record, Recorded, Then},
 };
 use tidegate_store::look;
 
@@ -50,11 +50,7 @@ fn record(run: &Run, then: Then) -> Record {
 
 /// Reports that a step of a run has met an overload; the run waits for the next attempt.
 async fn refused(world: &World, run: &Run, pool: Option<&str>) {
-    let until = Some(Until::In(LATER));
-    let wait = NewWait { step: "call".to_owned(), on: NewWaitOn::Retry, until };
-    let overload = NewOverload { step: "call".to_owned(), pool: pool.map(str::to_owned) };
-    let new = Record { overloads: vec![overload], ..record(run, Then::Suspend(vec![wait])) };
-    assert_eq!(report(world, run, new).await, Ok(Recorded::LetGo));
+    world.overload(run, "call", pool, LATER).await;
 }
 
 /// Reports that the call of a run has succeeded, and the end of the run.

@@ -76,7 +76,9 @@ pub async fn the_receipt_names_the_event(world: &World) {
     world.define(definition(&json!({}))).await;
     let run = world.drive("order", json!({ "id": 7 })).await;
     world.sleep(&run, "nap", 1000).await;
-    let by = call_off(world, 7).await;
+    let posted = world.post("order/cancelled", json!({ "order": { "id": 7 } })).await;
+    assert_eq!((posted.woke, posted.cancelled, posted.waking), (0, 1, false));
+    let by = posted.id;
     let Source::Event(input) = run.source else { panic!("no event") };
     let receipts = world.receipts_of(input).await;
     let expected = json!({
@@ -184,7 +186,7 @@ pub async fn an_event_cancels_any_number_of_runs(world: &World) {
     let events = || (0..300).map(|_| event("order", &json!({ "id": 1 }))).collect::<Vec<_>>();
     world.post_all(events()).await;
     let posted = world.post("order/cancelled", json!({ "order": { "id": 1 } })).await;
-    assert_eq!((posted.woke, posted.waking), (0, true));
+    assert_eq!((posted.woke, posted.cancelled, posted.waking), (0, 256, true));
     assert_eq!(world.alive("order").await, 300 - 256);
     world.post_all(events()).await;
     world.sweep().await;
@@ -224,7 +226,7 @@ pub async fn why_names_the_events(world: &World) {
     let run = world.send_for_run("order", json!({ "id": 1 })).await;
     let until = world.now().plus_ms(1000).rfc3339();
     let sentence = async || why(&*world.store, &world.ws, run).await.unwrap().unwrap().sentence;
-    let end = format!("; it is cancelled by an event `gone` of its values until {until}");
+    let end = format!("; an event `gone` with its values cancels it until {until}");
     assert!(sentence().await.ends_with(&end), "{}", sentence().await);
     let by = world.post("gone", json!({ "id": 1 })).await.id;
     assert_eq!(sentence().await, format!("it was cancelled: event `gone` ({by})"));

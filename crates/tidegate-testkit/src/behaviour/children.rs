@@ -147,10 +147,7 @@ pub async fn a_child_that_nobody_waits_for_goes_on(world: &World) {
         let parent = world.lease_one().await;
         let then = match end {
             "completed" => Then::Complete(payload(&json!("without it"))),
-            "failed" => {
-                let (code, message) = ("Boom".into(), "boom".into());
-                Then::Fail(tidegate_core::row::RunError { code, message })
-            }
+            "failed" => Then::Fail(tidegate_core::row::RunError::new("Boom", "boom")),
             _ => Then::Continue,
         };
         world.report(&parent, Vec::new(), then).await.expect("the lease is good");

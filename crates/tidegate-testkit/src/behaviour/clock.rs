@@ -122,9 +122,9 @@ pub async fn a_wait_lasts_as_long_as_it_was_given_at_most(world: &World) {
     for step_ms in STEPS_MS {
         for on in [
             NewWaitOn::Time,
-            NewWaitOn::Retry,
+            NewWaitOn::Retry { attempt: 1 },
             NewWaitOn::Signal { name: "go".to_owned() },
-            NewWaitOn::Event { name: "paid".to_owned(), matches: Vec::new() },
+            crate::worker::event_wait("paid", Vec::new()),
         ] {
             world.send("job", json!({})).await;
             let run = world.lease_one().await;

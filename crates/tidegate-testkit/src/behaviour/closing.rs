@@ -50,7 +50,7 @@ async fn close(world: &World, run: &Run, gate: impl Into<GateToClose>, ms: u64) 
 
 /// Closes a gate; the run tries again when it opens.
 async fn close_and_wait(world: &World, run: &Run, gate: impl Into<GateToClose>, ms: u64) {
-    let (step, on) = ("call".to_owned(), NewWaitOn::Deferred);
+    let (step, on) = ("call".to_owned(), NewWaitOn::Deferred { attempt: u32::MAX });
     let wait = NewWait { step, on, until: Some(Until::In(ms)) };
     let recorded = report(world, run, for_ms(gate, ms), Then::Suspend(vec![wait])).await;
     assert_eq!(recorded, Ok(Recorded::LetGo));

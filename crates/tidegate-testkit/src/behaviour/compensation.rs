@@ -405,6 +405,6 @@ pub async fn an_ended_run_says_why_there_was_one(world: &World) {
     assert_eq!((ended.purpose, ended.source), (Purpose::Compensates(run.id), run.source));
     let failed = world.ended(run.id).await.unwrap();
     assert_eq!(failed.purpose, Purpose::Ordinary);
-    let error = RunError { code: "Boom".into(), message: "boom".into() };
+    let error = RunError::new("Boom", "boom");
     assert_eq!(failed.ending, Ending::Failed { error });
 }

@@ -11,6 +11,7 @@ use tidegate_core::{
 };
 use tidegate_store::why;
 
+use super::overrides::{ask, change, in_force, set, target};
 use crate::world::World;
 
 /// Defines the workflow `work` with one limit.
@@ -384,6 +385,59 @@ pub async fn why_names_the_turn(world: &World) {
     let before = served(world).await;
     assert_eq!(before, "xbbagbbaa");
     world.check_holds().await;
+}
+
+/// spec L16, L24: an override replaces the weight of one value, for the tags that are given from
+/// then on, until it is undone; `why` names its author and reason.
+pub async fn an_override_changes_the_weight_of_one_value(world: &World) {
+    limited(world, one_at_a_time()).await;
+    let of = || json!({ "workflow": "work", "control": "concurrency", "value": "a" });
+    change(world, set(of(), json!({ "weight": 2 }))).await;
+    let runs = send(world, "xaaaabb").await;
+    let why = why(&*world.store, &world.ws, runs[2]).await.unwrap().unwrap();
+    let words = "2nd of a (weight 2 of 3, overridden by ops: the provider is slow), at most";
+    assert!(why.sentence.contains(words), "{}", why.sentence);
+    assert_eq!(served(world).await, "xaabaab");
+    change(world, OverrideChange::Undo(target(of()))).await;
+    assert_eq!(in_force(world).await, []);
+    send(world, "xaaaabb").await;
+    assert_eq!(served(world).await, "xababaa");
+    world.check_holds().await;
+}
+
+/// spec L24: a weight belongs to a value of a limit with `fair`, and a value has nothing else.
+pub async fn a_weight_of_no_value_is_refused_with_the_fix(world: &World) {
+    let throttle = json!({ "limit": 1, "perMs": 1000 });
+    let definition =
+        json!({ "name": "work", "concurrency": one_at_a_time(), "throttle": throttle });
+    world.define(definition).await;
+    let weight = |of: u32| json!({ "weight": of });
+    let on = |control: &str, more: Value| {
+        let mut of = json!({ "workflow": "work", "control": control });
+        of.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        of
+    };
+    let value = || json!({ "value": "a" });
+    let rows = [
+        (on("concurrency", json!({})), weight(2), "`weight` needs `value` in the target"),
+        (on("concurrency", value()), weight(0), "weight must be from 1 to 1000, got 0"),
+        (on("concurrency", value()), weight(1001), "weight must be from 1 to 1000, got 1001"),
+        (on("concurrency", value()), json!({}), "give at least one of weight"),
+        (on("concurrency", value()), json!({ "limit": 2 }), "which has only a `weight`"),
+        (on("concurrency", json!({ "value": "" })), weight(2), "1 to 1,024 bytes, got 0"),
+        (
+            on("concurrency", json!({ "value": "a", "key": "b" })),
+            weight(2),
+            "give `value` without `key`, `keyPrefix` and `position`",
+        ),
+        (on("throttle", value()), weight(2), "the throttle of `work` has no `fair`"),
+        (on("rateLimit", value()), weight(2), "`value` needs `control`"),
+    ];
+    for (of, fields, words) in rows {
+        let shown = format!("{of} {fields}");
+        let refused = ask(world, set(of, fields), None).await.expect_err(&shown).to_string();
+        assert!(refused.contains(words), "{shown}: {refused}");
+    }
 }
 
 /// spec L16: commits that race, and those of several engines, leave one share for each value.

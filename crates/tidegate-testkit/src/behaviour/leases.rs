@@ -26,7 +26,7 @@ fn every_then(world: &World) -> [Then; 6] {
         Then::Suspend(vec![for_event("paid", "payment"), world.nap("nap", 10)]),
         Then::Suspend(vec![again("pay", 10)]),
         Then::Complete(payload(&json!("late"))),
-        Then::Fail(RunError { code: "Late".to_owned(), message: "late".to_owned() }),
+        Then::Fail(RunError::new("Late", "late")),
         Then::Yield,
     ]
 }

@@ -159,6 +159,14 @@ macro_rules! behaviours {
                 a_recorded_step_is_not_waited_for_again,
                 one_step_waits_for_one_thing,
             }
+            begun {
+                a_wait_begins_while_its_run_is_driven,
+                a_kept_signal_ends_a_wait_beside_a_step,
+                a_failed_attempt_beside_a_step_is_counted_once,
+                a_child_starts_beside_a_step_of_its_parent,
+                a_run_that_pauses_keeps_its_new_waits,
+                a_new_record_forgets_failures_of_the_handler,
+            }
             children {
                 a_cancelled_parent_takes_its_children_along,
                 whoever_replaces_a_parent_ends_its_children_too,

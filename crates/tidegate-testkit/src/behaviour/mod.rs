@@ -10,6 +10,7 @@ pub mod adaptive;
 pub mod admission;
 pub mod arbitration;
 pub mod batch;
+pub mod begun;
 pub mod cancel_on;
 pub mod children;
 pub mod chores;

@@ -8,7 +8,7 @@ use tidegate_core::{
     id::{RunId, Seq},
     overrides::{Overridden, Override, OverrideChange, Target},
     reads::{ReadSet, Scan},
-    row::Row,
+    row::{Gate, GateState, Phase, Row},
     time::Timestamp,
 };
 
@@ -400,6 +400,83 @@ pub async fn a_ready_run_gives_everything_back_when_its_workflow_is_paused(world
     }
     remove(world, of()).await;
     assert_eq!(world.drain().await, [ready, queued]);
+}
+
+/// spec L25: a pause takes unstarted runs out of the queues behind the throttle, too, with the
+/// places that they hold there.
+pub async fn a_pause_takes_runs_back_that_wait_between_two_gates(world: &World) {
+    for name in ["one", "two"] {
+        world.put_pool(json!({ "name": name, "concurrency": { "limit": 1 } })).await;
+    }
+    let pools = |names: &[&str]| names.iter().map(|it| json!({ "pool": it })).collect::<Vec<_>>();
+    world.define(json!({ "name": "both", "concurrency": pools(&["one", "two"]) })).await;
+    world.define(json!({ "name": "first", "concurrency": pools(&["one"]) })).await;
+    world.define(json!({ "name": "second", "concurrency": pools(&["two"]) })).await;
+    let driven = world.drive("second", json!({})).await;
+    let between = world.send_for_run("both", json!({})).await;
+    let waits = world.send_for_run("first", json!({})).await;
+    assert_eq!(leased(world).await, 0, "the run between the gates has the place of pool `one`");
+    pause(world, json!({ "workflow": "both" })).await;
+    world.sweep().await;
+    assert_eq!(world.lease_one().await.id, waits, "the place of pool `one` is given back");
+    world.check_holds().await;
+    remove(world, json!({ "workflow": "both" })).await;
+    world.complete(&driven).await;
+    assert_eq!(leased(world).await, 0, "it waits for pool `one` again");
+    assert_eq!(world.state(between).await, "queued");
+}
+
+/// spec L25: the end of an exception pauses runs that had come further; a second pause does not
+/// bring them forward.
+pub async fn the_end_of_an_exception_from_a_pause_takes_its_runs_back(world: &World) {
+    world.define(json!({ "name": "sync", "concurrency": { "limit": 1, "key": "id" } })).await;
+    world.define(json!({ "name": "other", "concurrency": { "limit": 1 } })).await;
+    let of = || json!({ "workflow": "sync", "path": "id", "key": "eu-1" });
+    let all = || json!({ "workflow": "sync", "path": "id", "keyPrefix": "eu-" });
+    pause(world, all()).await;
+    change(world, set(of(), json!({ "paused": false }))).await;
+    let run = world.send_for_run("sync", json!({ "id": "eu-1" })).await;
+    assert_eq!(held(world).await, [run]);
+    remove(world, of()).await;
+    world.sweep().await;
+    assert_eq!(held(world).await, []);
+    pause(world, json!({ "workflow": "sync" })).await;
+    world.sweep().await;
+    remove(world, all()).await;
+    world.sweep().await;
+    assert_eq!(leased(world).await, 0, "the whole workflow is paused");
+    remove(world, json!({ "workflow": "sync" })).await;
+    assert_eq!(world.drain().await, [run]);
+}
+
+/// spec L25: a chore takes back the runs of a paused workflow beyond its first transaction, those
+/// of earlier versions among them.
+pub async fn a_pause_of_many_runs_continues_in_a_chore(world: &World) {
+    let version = |version| json!({ "name": "sync", "version": version, "startWithinMs": 600_000 });
+    let mut runs = Vec::new();
+    for (number, count) in [(1, 300), (2, 30)] {
+        world.define(version(number)).await;
+        runs.extend(send(world, count).await);
+    }
+    pause(world, json!({ "workflow": "sync" })).await;
+    world.sweep().await;
+    let rows = world.dump().await;
+    let ready = rows.iter().filter_map(Row::as_run).filter(|run| run.phase == Phase::Ready);
+    assert_eq!(ready.count(), 0, "a ready run was left");
+    assert!(!rows.iter().any(|row| matches!(row, Row::Chore(_))), "the chore has ended");
+    remove(world, json!({ "workflow": "sync" })).await;
+    world.sweep().await;
+    assert_eq!(world.drain().await.len(), runs.len());
+}
+
+/// Returns the runs inside gates.
+async fn held(world: &World) -> Vec<RunId> {
+    let rows = world.dump().await;
+    let gates = rows.into_iter().filter_map(|row| match row {
+        Row::Gate(Gate { state: GateState::Slots(slots), .. }) => Some(slots),
+        _ => None,
+    });
+    gates.flat_map(|slots| slots.holders).map(|hold| hold.run).collect()
 }
 
 /// spec L25, G5: a paused key delays no other key at the gates of the whole workflow.

@@ -145,7 +145,7 @@ pub async fn a_retry_frees_and_takes_again(world: &World) {
     let gpu = [whole("gpu", 1)];
     assert_eq!(world.enter(&run, "ask", &gpu).await, PoolAnswer::Entered);
     let until = Some(Until::In(1000));
-    let retry = NewWait { step: "ask".to_owned(), on: NewWaitOn::Retry, until };
+    let retry = NewWait { step: "ask".to_owned(), on: NewWaitOn::Retry { attempt: 1 }, until };
     world.report(&run, Vec::new(), Then::Suspend(vec![retry])).await.unwrap();
     assert_eq!(inside(world).await, 0, "a step that backs off has no place");
     world.check_holds().await;

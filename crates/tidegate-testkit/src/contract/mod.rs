@@ -70,6 +70,7 @@ macro_rules! store_contract {
             items_are_found_by_place,
             waits_are_found_by_name_path_and_value,
             an_inbox_is_read_oldest_first,
+            runs_are_found_by_their_first_listener,
             chores_are_found_by_time_and_by_topic,
             receipts_are_found_by_event,
             gates_are_found_by_the_beginning_of_their_key,

@@ -6,9 +6,9 @@ use tidegate_core::{
     id::Seq,
     reads::{Found, ReadSet, Scan},
     row::{
-        ApiKey, Chore, Ended, Ending, Engine, Gate, GateKey, Item, Phase, Place, Purpose, Rank,
-        Receipt, Row, RowKey, Run, Schedule, Signal, Source, Stream, StreamEventRow, Subscription,
-        WaitPath, WaitRow,
+        ApiKey, Chore, Ended, Ending, Engine, Gate, GateKey, Item, Listener, ListenerEffect, Phase,
+        Place, Purpose, Rank, Receipt, Row, RowKey, Run, Schedule, Signal, Source, Stream,
+        StreamEventRow, Subscription, WaitPath, WaitRow,
     },
     time::Timestamp,
     turn::{Claim, Turn},
@@ -303,6 +303,35 @@ pub async fn waits_are_found_by_name_path_and_value(store: &Arc<dyn Store>) {
     let others = [path("main", "f", "p"), path("other", "e", "p")];
     insert(store, paths.iter().rev().cloned().chain(others)).await;
     check(store, Scan::WaitPaths(ws, "e".to_owned()), rows(paths)).await;
+}
+
+/// Runs are found by the number of their first listener, from a run on.
+pub async fn runs_are_found_by_their_first_listener(store: &Arc<dyn Store>) {
+    let listener = |first, value: u8| Listener {
+        name: "e".to_owned(),
+        path: "p".to_owned(),
+        value: vec![value],
+        since: Seq(1),
+        filter: None,
+        until: None,
+        effect: ListenerEffect::Cancel,
+        first,
+    };
+    let run = |seq, values: &[u8]| Run {
+        listeners: (0..).zip(values).map(|(n, value)| listener(n == 0, *value)).collect(),
+        ..sample::run(seq)
+    };
+    let filed = Run { listeners: vec![listener(false, 7)], ..sample::run(13) };
+    let runs = [run(2, &[7]), run(10, &[7, 8]), run(11, &[8, 7]), run(12, &[]), filed];
+    insert(store, runs.iter().rev().cloned()).await;
+    let scan =
+        |value, from| Scan::Listening(Listener::number("main", "e", "p", &[value]), Seq(from));
+    let some = |places: &[usize]| rows(places.iter().map(|n| runs[*n].clone()));
+    check(store, scan(7, i64::MIN), some(&[0, 1])).await;
+    check(store, scan(7, 2), some(&[0, 1])).await;
+    check(store, scan(7, 3), some(&[1])).await;
+    check(store, scan(8, i64::MIN), some(&[2])).await;
+    check(store, scan(9, i64::MIN), Vec::new()).await;
 }
 
 /// Chores are found by due time, or by the name of the event that made them; both oldest first.
@@ -674,6 +703,7 @@ fn every_scan() -> Vec<Scan> {
         Scan::Items(Seq(1)),
         Scan::WaitPaths(ws.clone(), name.clone()),
         Scan::Waits(ws.clone(), name.clone(), name.clone(), vec![1], Seq(1), name.clone()),
+        Scan::Listening(1, Seq(0)),
         Scan::DueChores(Timestamp::MIN),
         Scan::Chores(ws.clone(), name.clone()),
         Scan::ChoresBelow(ws.clone(), name.clone(), Seq(9)),

@@ -260,6 +260,7 @@ impl Reference {
             state: State::Folding,
             way: Vec::new(),
             costs: Vec::new(),
+            calls: BTreeMap::new(),
             step: None,
             passed: 0,
             values: BTreeMap::new(),
@@ -570,7 +571,7 @@ impl Reference {
             let key = source(limit, "key").and_then(|key| key_from(data, &key));
             let limit_name = limit_name(limit);
             let number = from_data(&limit["limit"], events.last()?)?;
-            Some(self.limit_in_force(&place(&name, &limit_name, key), number))
+            Some(self.highest_limit(&place(&name, &limit_name, key), number))
         };
         let exceeds = |limit: &Value| {
             cost(limit, events)

@@ -47,6 +47,7 @@ impl Reference {
             while self.runs[next].passed < self.runs[next].way.len() && self.may_pass(next) {
                 let (_, place) = self.runs[next].way[self.runs[next].passed].clone();
                 self.withdraw(&place, next, true);
+                self.begin_calls(next, &place);
                 self.runs[next].passed += 1;
             }
             true
@@ -157,7 +158,7 @@ impl Reference {
             (Some(_), ..) => number(limit, "default").expect("given"),
             (None, ..) => number(entry, "limit").expect("given"),
         };
-        self.limit_in_force(place, limit)
+        self.adapted_limit(place, limit)
     }
 
     /// Returns the limit of a pool's gate.
@@ -226,6 +227,8 @@ impl Reference {
         let it = &mut self.runs[run];
         it.passed = it.way.iter().filter(|(stop, _)| *stop <= Stop::Turn).count();
         it.state = State::Line;
+        let kept = it.passed;
+        self.count_calls(run, kept);
     }
 
     /// Cancels a run; its engine has not stopped driving it yet (spec G7).
@@ -234,6 +237,7 @@ impl Reference {
             self.runs[run].stopping = Some(engine);
         }
         self.runs[run].state = State::Ended("cancelled");
+        self.count_last_calls(run);
     }
 
     /// Returns the cost of a run at a gate with one limit.

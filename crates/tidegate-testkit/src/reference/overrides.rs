@@ -194,7 +194,7 @@ impl Reference {
     pub fn is_held_back(&self, run: Ordinal) -> bool {
         let it = &self.runs[run];
         let at_start = it.way.get(it.passed).is_none_or(|(stop, _)| *stop >= Stop::Turn);
-        it.state == State::Line && at_start && self.is_paused(run)
+        matches!(it.state, State::Line | State::Ready) && at_start && self.is_paused(run)
     }
 
     /// Lets paused runs give their turns and executing places back (spec L25).
@@ -210,7 +210,7 @@ impl Reference {
     }
 
     /// Lets an unstarted run give its turn and its executing places back.
-    pub(super) fn give_start_back(&mut self, run: Ordinal) {
+    fn give_start_back(&mut self, run: Ordinal) {
         let it = &mut self.runs[run];
         it.state = State::Line;
         let of_run = it.way.iter().filter(|(stop, _)| *stop < Stop::Turn).count();

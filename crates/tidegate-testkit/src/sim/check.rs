@@ -94,6 +94,7 @@ const CHECKS: &[Check] = &[
     ("I74", effects::i74),
     ("I90", deliveries::i90),
     ("I95", adaptive::i95),
+    ("I96", runs::i96),
 ];
 
 /// One commit, with the data that the checks need.

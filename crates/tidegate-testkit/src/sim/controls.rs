@@ -289,8 +289,9 @@ impl Controls {
         let path = if action { "input.k" } else { "k" };
         let mut topic = || chance.percent(25).then(|| (chance.one(&["ping", "pong", "all"]), path));
         (self.cancel_on, self.waits_for) = (topic(), topic());
+        // Both compare with a value of the run, which may differ between the events of a batch.
         if !self.is_accepted(action) {
-            self.cancel_on = None;
+            (self.cancel_on, self.waits_for) = (None, None);
         }
     }
 

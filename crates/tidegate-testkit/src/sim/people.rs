@@ -270,7 +270,7 @@ pub fn missing(state: &State) -> Vec<Command> {
         for wait in &run.waits {
             match &wait.on {
                 WaitOn::Signal { .. } if wait.until.is_none() => commands.push(signal(run)),
-                WaitOn::Event { name, matches } if wait.until.is_none() => {
+                WaitOn::Event { name, matches, .. } if wait.until.is_none() => {
                     let data = match matches.first() {
                         Some((_, value)) => value_of(value),
                         None => json!({ "d": 9 }),

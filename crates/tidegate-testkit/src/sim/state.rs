@@ -7,8 +7,8 @@ use tidegate_core::{
     overrides::OVERRIDES,
     reads::Change,
     row::{
-        Class, Def, Ended, Engine, EngineId, Gate, GateKey, GateState, Row, RowKey, Run, Work,
-        Workspace,
+        Chore, Class, Def, Ended, Engine, EngineId, Gate, GateKey, GateState, Row, RowKey, Run,
+        Work, Workspace,
     },
 };
 
@@ -111,6 +111,14 @@ impl State {
     /// Returns all definitions of workflows and reactions.
     pub fn defs(&self) -> impl Iterator<Item = &Def> {
         self.all_defs().filter(|def| def.app != OVERRIDES)
+    }
+
+    /// Whether a chore still takes runs back because of a pause.
+    pub fn takes_back(&self) -> bool {
+        let range = RowKey::Chore(Seq(i64::MIN))..=RowKey::Chore(Seq(i64::MAX));
+        let is_one =
+            |row: &Row| matches!(row, Row::Chore(Chore { work: Work::HoldBack { .. }, .. }));
+        self.rows.range(range).any(|(_, row)| is_one(row))
     }
 
     /// Whether an override pauses the first starts of the run's workflow.

@@ -182,8 +182,8 @@ impl Drive {
                 }
                 Op::Sleep(ms) => vec![wait(&id, NewWaitOn::Time, after(*ms))],
                 Op::Event { name, own, timeout } => {
-                    let (name, matches) = ((*name).to_owned(), self.matches(*own));
-                    vec![wait(&id, NewWaitOn::Event { name, matches }, timeout.and_then(after))]
+                    let on = crate::worker::event_wait(name, self.matches(*own));
+                    vec![wait(&id, on, timeout.and_then(after))]
                 }
                 Op::Signal(timeout) => vec![wait(&id, signal(), timeout.and_then(after))],
                 Op::Invoke(workflow) => {
@@ -248,6 +248,7 @@ impl Drive {
         };
         let failures = self.run.failures.get(&id).copied().unwrap_or(0);
         let deferrals = self.run.deferrals.get(&id).copied().unwrap_or(0);
+        let attempt = failures + deferrals + 1;
         if failures < fails
             && deferrals < 2
             && let Some((gate, ms)) = script.closes.clone()
@@ -255,7 +256,8 @@ impl Drive {
             let ms = ms.min(LONGEST_CLOSING);
             let (until, max_ms) = (Until::In(ms), LONGEST_CLOSING);
             let closes = vec![NewClose { gate, until, max_ms }];
-            let wait = NewWait { step: id, on: NewWaitOn::Deferred, until: Some(until) };
+            let wait =
+                NewWait { step: id, on: NewWaitOn::Deferred { attempt }, until: Some(until) };
             let pool = match &closes[0].gate {
                 GateToClose::Pool(pool) => Some(pool.clone()),
                 GateToClose::Throttle | GateToClose::Concurrency => None,
@@ -270,7 +272,7 @@ impl Drive {
             let overloads = script.overloads.then_some(overload).into_iter().collect();
             let then = if failures + 1 < script.attempts {
                 let until = Some(Until::In(script.backoff_ms));
-                Then::Suspend(vec![NewWait { step: id, on: NewWaitOn::Retry, until }])
+                Then::Suspend(vec![NewWait { step: id, on: NewWaitOn::Retry { attempt }, until }])
             } else {
                 Then::Fail(fault("Exhausted"))
             };
@@ -312,5 +314,5 @@ impl Drive {
 }
 
 fn fault(code: &str) -> RunError {
-    RunError { code: code.to_owned(), message: code.to_owned() }
+    RunError::new(code.to_owned(), code.to_owned())
 }

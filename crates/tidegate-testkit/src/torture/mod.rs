@@ -20,7 +20,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tidegate_core::row::{Class, EngineId};
+use tidegate_core::{
+    id::RunId,
+    row::{Class, EngineId},
+};
 use tidegate_store::{Clock, PostgresOptions, SystemClock};
 
 /// The only workspace.
@@ -28,7 +31,13 @@ pub const WORKSPACE: &str = "default";
 
 /// The workflows, and the names of the events that start them. Without a pool there is only the
 /// first.
-pub const WORKFLOWS: [&str; 2] = ["torture", "torture.other"];
+pub const WORKFLOWS: [&str; 3] = ["torture", "torture.other", STEPS];
+
+/// The workflow whose steps pass the pool, each with the key and the units of [`step_of`].
+pub const STEPS: &str = "torture.steps";
+
+/// The key of a run without a gate in journals.
+pub const NO_KEY: &str = "-";
 
 /// Number of keys that the runs compete for.
 pub const KEYS: u64 = 10;
@@ -38,7 +47,8 @@ pub const KEYS: u64 = 10;
 pub enum Contest {
     /// One workflow: at most 3 runs of a key at once.
     Keys,
-    /// Two workflows that share a pool: at most 7 units of a key at once, 1 to 5 for a run.
+    /// Two workflows and the steps of a third one that share a pool: at most 7 units of a key at
+    /// once, 1 to 5 for a run or a step.
     Pool,
 }
 
@@ -84,7 +94,9 @@ impl Contest {
             ],
         };
         let each = WORKFLOWS.iter().zip(all);
-        each.map(|(name, limit)| json!({ "name": name, "concurrency": limit })).collect()
+        let each = each.map(|(name, limit)| json!({ "name": name, "concurrency": limit }));
+        let steps = (self == Self::Pool).then(|| json!({ "name": STEPS }));
+        each.chain(steps).collect()
     }
 
     /// Returns the workflow and the units of the run of an event, which follow from its id.
@@ -92,9 +104,21 @@ impl Contest {
         let sum = id.bytes().fold(7_usize, |sum, byte| (sum * 31 + usize::from(byte)) % 10_007);
         match self {
             Self::Keys => (WORKFLOWS[0], 1),
-            Self::Pool => (WORKFLOWS[sum % 2], sum / 2 % 5 + 1),
+            Self::Pool => (WORKFLOWS[sum % 3], sum / 3 % 5 + 1),
         }
     }
+}
+
+/// Returns the key and the units of the steps of a run, which follow from its id.
+pub fn step_of(run: RunId) -> (String, u32) {
+    let mut dice = Dice::new(run.salt ^ 2);
+    let key = format!("k{}", dice.below(KEYS));
+    (key, u32::try_from(dice.below(5)).expect("few") + 1)
+}
+
+/// Returns the name of a step's place in journals, where it counts like a run.
+pub fn place_of(run: RunId, step: &str) -> String {
+    format!("{run}/{step}")
 }
 
 /// Length of a lease without renewal.

@@ -6,11 +6,13 @@ use tidegate_core::id::{RunId, Seq};
 use tokio_postgres::{Client, Error, IsolationLevel, NoTls, Row};
 
 use super::{
-    Contest, WORKSPACE,
+    Contest, NO_KEY, STEPS, WORKSPACE,
     drives::{self, Drive, Story},
     journal::Note,
     limits::Holders,
+    place_of,
     script::Script,
+    step_of,
 };
 
 /// Opens a separate connection.
@@ -49,8 +51,8 @@ pub async fn sample(client: &mut Client, schema: &str, contest: Contest) -> Resu
                                 from jsonb_array_elements(state::jsonb -> 'slots' -> 'holders') hold)
                    from gate
                   where key >= $1 and key < $2";
-    let runs =
-        "select body ->> 'id', body -> 'needs' -> 0 ->> 'gate', (body ->> 'has')::bigint, owner
+    let runs = "select body ->> 'id', body -> 'needs' -> 0 ->> 'gate',
+                       coalesce((body ->> 'has')::bigint, 0), owner
                   from (select body::jsonb, owner from run) run
                  where (body ->> 'has')::bigint > 0 or owner is not null";
     let mut first = u16::try_from(WORKSPACE.len()).expect("short").to_be_bytes().to_vec();
@@ -89,8 +91,10 @@ fn judge(gates: &[Row], runs: &[Row], limit: usize) -> Sample {
     }
     let mut said: BTreeSet<(String, String)> = BTreeSet::new();
     for run in runs {
-        let (id, key, has): (String, String, i64) = (run.get(0), run.get(1), run.get(2));
+        let (id, key, has): (String, Option<String>, i64) = (run.get(0), run.get(1), run.get(2));
         sample.owners.extend(run.get::<_, Option<String>>(3));
+        // A run whose steps pass the pool has a gate only for one of them.
+        let Some(key) = key else { continue };
         if has > 0 {
             said.insert((key, id));
         } else {
@@ -261,15 +265,29 @@ impl Left {
         wrong
     }
 
-    /// Checks that every run held the gate with the key and the units of its event.
+    /// Checks that every run held the gate with the key and the units of its event, and every step
+    /// that passes the pool that of its own.
     fn judge_keys(&self, drives: &[Drive]) -> Vec<String> {
-        let mut expected: BTreeMap<String, (&str, usize)> = BTreeMap::new();
+        let mut expected: BTreeMap<String, (String, usize)> = BTreeMap::new();
         for (event, runs) in &self.ended {
             let Some((id, key)) = self.events.get(event) else { continue };
-            let (_, units) = self.contest.run_of(id);
-            expected.extend(runs.iter().map(|(run, _)| (run.to_string(), (&**key, units))));
+            let (workflow, units) = self.contest.run_of(id);
+            for (run, _) in runs {
+                if workflow != STEPS {
+                    expected.insert(run.to_string(), (key.clone(), units));
+                    continue;
+                }
+                expected.insert(run.to_string(), (NO_KEY.to_owned(), 0));
+                let (key, units) = step_of(*run);
+                for step in ["a", "b"] {
+                    expected.insert(place_of(*run, step), (key.clone(), units as usize));
+                }
+            }
         }
-        let held = |drive: &Drive| expected.get(&drive.run) == Some(&(&drive.key, drive.units));
+        let held = |drive: &Drive| {
+            let expected = expected.get(&drive.run);
+            expected.is_some_and(|(key, units)| (key, units) == (&drive.key, &drive.units))
+        };
         let strayed = drives.iter().filter(|drive| !held(drive));
         let told = |it: &Drive| {
             format!("run {} was driven with {} units of the wrong key {}", it.run, it.units, it.key)

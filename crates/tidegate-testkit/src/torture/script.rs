@@ -97,8 +97,7 @@ impl Script {
             }
             (Self::Two | Self::Nap, true) => (Some("b"), complete()),
             (Self::Doomed, done) => {
-                let error =
-                    RunError { code: "Doomed".to_owned(), message: "as planned".to_owned() };
+                let error = RunError::new("Doomed", "as planned");
                 ((!done).then_some("a"), Then::Fail(error))
             }
             (Self::Plain | Self::Shaky | Self::Yield, done) => ((!done).then_some("a"), complete()),

@@ -20,11 +20,13 @@ use tidegate_core::{
     command::{Answer, Command, Refusal},
     definition::Definition,
     event::NewEvent,
+    flow::step_pool::{PoolAnswer, PoolAsk},
     id::{RunId, Seq},
+    key::{Key, Scalar},
     pool::{Pool, PoolCommand},
     reads::{ReadSet, Scan},
     row::{EngineId, Row, Run},
-    run::record::{Record, Recorded, Then},
+    run::record::{NewAsk, NewWait, NewWaitOn, Record, Recorded, Then},
     time::Timestamp,
     turn::{Claim, Turn},
 };
@@ -32,11 +34,12 @@ use tidegate_store::{Answered, PostgresStore, Store, StoreError, commit};
 use tokio_postgres::Client;
 
 use super::{
-    Contest, Dice, KEYS, Orders, TTL, WORKSPACE,
+    Contest, Dice, KEYS, NO_KEY, Orders, STEPS, TTL, WORKSPACE,
     journal::{Journal, Note},
     lease::{Lease, Watch},
-    micros, pause, rows,
+    micros, pause, place_of, rows,
     script::{Act, Script},
+    step_of,
 };
 use crate::world::payload;
 
@@ -66,8 +69,23 @@ struct Flight {
     /// The ids of the recorded steps.
     done: BTreeSet<String>,
     act: Act,
+    /// The place of the step in the pool.
+    place: Place,
     /// The time at which the step has been executed.
     over: Instant,
+}
+
+/// The place of a step that passes the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// The step passes no pool.
+    None,
+    /// The next report asks for the place.
+    Asks,
+    /// There was no room: the next report parks the run.
+    Parks,
+    /// The step is executed.
+    Held,
 }
 
 /// The origin of a command, which decides what happens with its answer.
@@ -292,12 +310,15 @@ impl Worker {
             other => panic!("unexpected answer to a lease: {other:?}"),
         };
         for run in &runs {
-            let need = run.plan.first();
+            let fence = run.fence;
+            let need = run.plan.first().filter(|_| run.workflow != STEPS);
             let gate = need.and_then(|need| need.gate.scope());
-            let key = gate.map(|scope| scope.key.to_string()).unwrap_or_default();
+            let key = gate.map_or_else(|| NO_KEY.to_owned(), |scope| scope.key.to_string());
             let units = need.map_or(0, |need| need.costs.one() as usize);
-            let (run, fence) = (run.id.to_string(), run.fence);
-            self.journal.note(&Note::Start { run, key, units, fence });
+            self.journal.note(&Note::Start { run: run.id.to_string(), key, units, fence });
+            for step in &run.in_pools {
+                self.note_place(run, step);
+            }
         }
         runs
     }
@@ -319,12 +340,33 @@ impl Worker {
 
     fn take_off(&mut self, run: Run, done: BTreeSet<String>) {
         let act = Script::of(run.id).next(&run, &done, Timestamp::from_micros(micros()));
-        if let Some(id) = act.step {
-            let (run, id, fence) = (run.id.to_string(), id.to_owned(), run.fence);
-            self.journal.note(&Note::Step { run, id, fence });
+        let place = match act.step {
+            Some(step) if run.workflow == STEPS => {
+                let held = run.in_pools.iter().any(|inside| inside == step);
+                if held { Place::Held } else { Place::Asks }
+            }
+            _ => Place::None,
+        };
+        self.execute(Flight { run, done, act, place, over: Instant::now() });
+    }
+
+    /// Executes the step of a flight, unless it has to ask for its place first.
+    fn execute(&mut self, mut flight: Flight) {
+        if matches!(flight.place, Place::None | Place::Held) {
+            if let Some(id) = flight.act.step {
+                let (run, id, fence) = (flight.run.id.to_string(), id.to_owned(), flight.run.fence);
+                self.journal.note(&Note::Step { run, id, fence });
+            }
+            flight.over = Instant::now() + Script::effort(&mut self.dice);
         }
-        let over = Instant::now() + Script::effort(&mut self.dice);
-        self.flights.push(Flight { run, done, act, over });
+        self.flights.push(flight);
+    }
+
+    /// Notes that a step has its place: the commit that has given it is durable.
+    fn note_place(&self, run: &Run, step: &str) {
+        let (key, units) = step_of(run.id);
+        let (units, fence) = (units as usize, run.fence);
+        self.journal.note(&Note::Start { run: place_of(run.id, step), key, units, fence });
     }
 
     fn over_by_now(&mut self) -> Vec<Flight> {
@@ -339,13 +381,29 @@ impl Worker {
     /// Builds a report. The end of the drive is written to the journal before the report is sent.
     fn report(&self, flight: &Flight) -> Command {
         let Flight { run, act, .. } = flight;
-        if act.then != Then::Continue {
+        let step = act.step.unwrap_or_default().to_owned();
+        let then = match flight.place {
+            Place::Held => {
+                let (run, fence) = (place_of(run.id, &step), run.fence);
+                self.journal.note(&Note::End { run, fence });
+                act.then.clone()
+            }
+            Place::None => act.then.clone(),
+            Place::Asks => Then::Continue,
+            Place::Parks => {
+                let on = NewWaitOn::Pools(vec![ask(run.id)]);
+                Then::Suspend(vec![NewWait { step: step.clone(), on, until: None }])
+            }
+        };
+        if then != Then::Continue {
             self.note_end(run);
         }
-        let report = Record {
-            steps: act.steps(),
-            ..Record::new(run.id.seq, self.engine, run.fence, act.then.clone())
-        };
+        let mut report = Record::new(run.id.seq, self.engine, run.fence, then);
+        match flight.place {
+            Place::None | Place::Held => report.steps = act.steps(),
+            Place::Asks => report.asks.push(NewAsk { step, pools: vec![ask(run.id)] }),
+            Place::Parks => {}
+        }
         Command::Record { known: Box::new(run.clone()), report }
     }
 
@@ -358,20 +416,34 @@ impl Worker {
     }
 
     fn reported(&mut self, flight: Flight, answer: Answered) {
-        let Flight { mut run, mut done, act, .. } = flight;
+        let Flight { mut run, mut done, act, place, over } = flight;
         match answer {
-            Ok(Answer::Recorded(Recorded::GoOn)) => {
+            Ok(Answer::Recorded(Recorded::GoOn)) if place != Place::Parks => {
                 done.extend(act.step.map(str::to_owned));
                 run.failures.clear();
+                run.in_pools.clear();
                 self.take_off(run, done);
             }
+            Ok(Answer::Recorded(Recorded::Asked(answers))) => {
+                let place = match answers.first() {
+                    Some((step, PoolAnswer::Entered)) => {
+                        self.note_place(&run, step);
+                        Place::Held
+                    }
+                    Some((_, PoolAnswer::Waits)) => Place::Parks,
+                    other => panic!("unexpected answer to a step that asks: {other:?}"),
+                };
+                self.execute(Flight { run, done, act, place, over });
+            }
+            Ok(Answer::Recorded(Recorded::LetGo)) if place == Place::Parks => {}
             Ok(Answer::Recorded(Recorded::LetGo)) => match act.then {
                 Then::Complete(_) => self.note_ended(run.id, "completed"),
                 Then::Fail(_) => self.note_ended(run.id, "failed"),
-                Then::Continue | Then::Suspend(_) | Then::Yield => {}
+                Then::Continue | Then::Stay | Then::Suspend(_) | Then::Yield => {}
             },
             Err(Refusal::Fenced { .. }) => {
-                if act.then == Then::Continue {
+                let goes_on = place == Place::None || place == Place::Held;
+                if place == Place::Asks || (goes_on && act.then == Then::Continue) {
                     self.note_end(&run);
                 }
                 self.stopped.push(run);
@@ -403,6 +475,7 @@ impl Worker {
                 dedupe_id: Some(id.clone()),
                 ts: None,
                 deliver: None,
+                attributes: None,
             };
             (Command::Post { ws: WORKSPACE.into(), events: vec![event] }, id)
         });
@@ -488,6 +561,13 @@ impl Worker {
             });
         Ok(gates.chain(runs).chain(chores).collect())
     }
+}
+
+/// Returns the place that the steps of a run ask for.
+fn ask(run: RunId) -> PoolAsk {
+    let (key, cost) = step_of(run);
+    let key = Some(Key::Value(Scalar::text(key)));
+    PoolAsk { pool: "shared".to_owned(), key, cost, fair_by: None }
 }
 
 fn cancel(run: RunId) -> Command {

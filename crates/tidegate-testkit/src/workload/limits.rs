@@ -64,7 +64,8 @@ pub(super) fn pool(name: &str, form: u64) -> Value {
     let rate = json!({ "limit": 9, "perMs": 60 });
     match name {
         "gpu" => json!({ "name": name, "concurrency": concurrency }),
-        _ => json!({ "name": name, "concurrency": { "limit": 4, "key": "a" },
+        _ => json!({ "name": name, "concurrency": { "limit": 4, "key": "a",
+                "adaptive": { "min": 1, "max": 4 + form } },
             "throttle": throttle, "rateLimit": rate }),
     }
 }
@@ -79,6 +80,10 @@ pub(super) fn definitions(more: u64) -> Vec<Value> {
         json!({ "name": "pooled", "concurrency": [{ "pool": "gpu", "cost": 1 + more % 2 }],
             "throttle": { "pool": "api" } }),
         json!({ "name": "asking", "concurrency": { "limit": 3 } }),
+        json!({ "name": "adapts", "concurrency": [
+            { "limit": 3, "adaptive": { "min": 1, "max": 4 + more, "cooldownMs": 20 } },
+            { "limit": 2, "key": "a", "span": "run", "adaptive": { "min": 1, "max": 3 } },
+        ] }),
         json!({ "name": "bounded", "concurrency": { "limit": 1, "span": "run", "key": "b",
             "queue": { "maxWaiting": 1 + more, "onOverflow": "dropOldest" } } }),
         json!({ "flow": "chat", "name": "full", "concurrency": [
@@ -95,7 +100,7 @@ fn target(number: u64) -> Target {
         target.as_object_mut().expect("an object").extend(more);
         target
     };
-    let target = match number % 12 {
+    let target = match number % 13 {
         0 => of("turns", json!({ "control": "concurrency" })),
         1 => of("turns", json!({ "control": "throttle" })),
         2 => of("turns", json!({})),
@@ -107,6 +112,7 @@ fn target(number: u64) -> Target {
         8 => of("bounded", json!({ "control": "concurrency", "span": "run", "path": "b" })),
         9 => json!({ "pool": "gpu", "control": "concurrency" }),
         10 => json!({ "pool": "gpu" }),
+        11 => of("adapts", json!({ "control": "concurrency" })),
         _ => json!({ "pool": "api", "control": "throttle" }),
     };
     serde_json::from_value(target).expect("a target")
@@ -160,7 +166,7 @@ pub(super) fn asks(pool: &str, key: u64) -> Vec<PoolAsk> {
 impl Chance {
     /// Draws a change of limits.
     pub(super) fn limits(&mut self) -> Limits {
-        let target = self.below(12);
+        let target = self.below(13);
         match self.below(10) {
             0 => Limits::Pool { pool: self.one(&POOLS), form: self.below(4) },
             1..6 => {

@@ -7,19 +7,23 @@ use serde_json::{Value, json};
 use tidegate_core::{
     command::{Answer, Command, Refusal, StreamAnswer, StreamCommand},
     definition::Definition,
+    flow::{
+        adaptive::NewOverload,
+        close::{GateToClose, NewClose},
+    },
     id::RunId,
     reaction::{
         Ack, Failure, Filter, Follower, Lease, Reaction, Remedy, Repair, Source, StreamSelection,
     },
     row::{Run, RunError},
-    run::record::{NewAsk, NewSend, NewWait, NewWaitOn, Record, Then, Until},
+    run::record::{self, NewAsk, NewSend, NewWait, NewWaitOn, Record, Then, Until},
     session::NewSessionOp,
     stream::{Close, Commit, Expected, NewLogged, Restart},
     time::Timestamp,
 };
 use tidegate_store::{Answered, ManualClock, SeededCommand, Store, commit};
 
-use super::{Goes, Move, SCHEDULE, Sent, Streams, definitions, limits};
+use super::{Closed, Goes, Move, SCHEDULE, Sent, Streams, definitions, limits};
 use crate::{
     worker::again,
     world::{
@@ -182,7 +186,7 @@ impl Player {
     fn rename(&mut self, text: &str) -> String {
         let mut out = String::new();
         let mut rest = text;
-        while let Some((at, kind)) = ["Seq(", "run_", "evt_", "tier: ", OVERRIDE, EXPIRY]
+        while let Some((at, kind)) = ["Seq(", "run_", "evt_", "chore_", "tier: ", OVERRIDE, EXPIRY]
             .iter()
             .filter_map(|kind| Some((rest.find(kind)?, *kind)))
             .min()
@@ -302,9 +306,10 @@ impl Player {
         };
         let (mut steps, mut sends, mut stays) = (Vec::new(), Vec::new(), false);
         let (mut asks, mut over) = (Vec::new(), Vec::new());
+        let (mut overloads, mut closes) = (Vec::new(), Vec::new());
         let then = match goes {
             Goes::Completes => Then::Complete(payload(&json!("done"))),
-            Goes::Fails => Then::Fail(RunError { code: "Boom".into(), message: "boom".into() }),
+            Goes::Fails => Then::Fail(RunError::new("Boom", "boom")),
             Goes::Steps => {
                 steps.push(step(&format!("step {}", self.moves), &json!({ "n": self.moves })));
                 let event = event("single", &data(self.moves % 5));
@@ -314,12 +319,7 @@ impl Player {
             }
             Goes::Sleeps(ms) => wait(NewWaitOn::Time, Some(ms)),
             Goes::WaitsForEvent(key) => {
-                let encoded = |key| {
-                    tidegate_core::run::wait::encoded(&payload(&data(key)), "a")
-                        .map(|it| ("a".to_owned(), it))
-                };
-                let matches = key.and_then(encoded).into_iter().collect();
-                wait(NewWaitOn::Event { name: "plain".to_owned(), matches }, Some(90))
+                wait(crate::worker::event_wait("plain", matches(key)), Some(90))
             }
             Goes::WaitsForSignal => wait(NewWaitOn::Signal { name: "go".to_owned() }, Some(120)),
             Goes::Invokes(workflow) => {
@@ -338,6 +338,21 @@ impl Player {
                 let on = NewWaitOn::Pools(limits::asks(pool, key));
                 Then::Suspend(vec![NewWait { step: format!("ask {key}"), on, until: None }])
             }
+            Goes::Overloads(ms) => {
+                overloads.push(NewOverload { step: "again".to_owned(), pool: None });
+                Then::Suspend(vec![again("again", ms)])
+            }
+            Goes::Closes { gate, ms } => {
+                let (gate, until) = (to_close(gate), Until::In(ms));
+                closes.push(NewClose { gate, until, max_ms: 20 });
+                Then::Suspend(vec![again("again", ms)])
+            }
+            Goes::Settles(actual) => {
+                stays = true;
+                let what = record::Sent::Settle { pool: "api".to_owned(), actual };
+                sends.push(NewSend { step: "settle:api".to_owned(), what });
+                Then::Continue
+            }
             Goes::Leaves => {
                 stays = true;
                 over.extend(run.in_pools.last().cloned());
@@ -351,7 +366,7 @@ impl Player {
         let engine = run.owner.unwrap_or_default();
         let report = Record::new(run.id.seq, engine, run.fence, then);
         let session = self.operations();
-        let report = Record { steps, sends, asks, over, session, ..report };
+        let report = Record { steps, sends, asks, over, session, overloads, closes, ..report };
         Command::Record { known: Box::new(run), report }
     }
 
@@ -451,6 +466,20 @@ impl Player {
                 }
             }
         })
+    }
+}
+
+/// Returns the value that an event must have, if the wait is for one key.
+fn matches(key: Option<u64>) -> Vec<(String, Vec<u8>)> {
+    let value = |key| tidegate_core::run::wait::encoded(&payload(&data(key)), "a");
+    key.and_then(value).map(|value| ("a".to_owned(), value)).into_iter().collect()
+}
+
+fn to_close(gate: Closed) -> GateToClose {
+    match gate {
+        Closed::Throttle => GateToClose::Throttle,
+        Closed::Limit => GateToClose::Concurrency,
+        Closed::Pool(pool) => GateToClose::Pool(pool.to_owned()),
     }
 }
 

@@ -2,10 +2,12 @@
 
 use serde_json::Value;
 use tidegate_core::{
+    command::{Answer, Command},
     event::{NewEvent, Outcome},
+    flow::adaptive::NewOverload,
     json::Payload,
     row::Run,
-    run::record::{NewWait, NewWaitOn, Recorded, Then},
+    run::record::{NewWait, NewWaitOn, Record, Recorded, Then, Until},
 };
 
 use super::{World, payload};
@@ -32,6 +34,21 @@ impl World {
         let wait = NewWait { step: step.to_owned(), on, until: None };
         let let_go = self.report(run, Vec::new(), Then::Suspend(vec![wait])).await;
         assert_eq!(let_go, Ok(Recorded::LetGo));
+    }
+
+    /// Reports that a step of a leased run has met an overload, at the pool if one is named. The run
+    /// waits `ms` milliseconds for the next attempt.
+    pub async fn overload(&self, run: &Run, step: &str, pool: Option<&str>, ms: u64) {
+        let until = Some(Until::In(ms));
+        let wait =
+            NewWait { step: step.to_owned(), on: NewWaitOn::Retry { attempt: u32::MAX }, until };
+        let overload = NewOverload { step: step.to_owned(), pool: pool.map(str::to_owned) };
+        let engine = run.owner.expect("the run is leased");
+        let record = Record::new(run.id.seq, engine, run.fence, Then::Suspend(vec![wait]));
+        let report = Record { overloads: vec![overload], ..record };
+        let known = Box::new(run.clone());
+        let answer = self.run(Command::Record { known, report }).await;
+        assert_eq!(answer, Ok(Answer::Recorded(Recorded::LetGo)));
     }
 
     /// Lets a leased run wait for a signal.

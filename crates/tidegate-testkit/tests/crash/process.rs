@@ -354,7 +354,7 @@ impl Process {
             Act::Yield => self.yielded.insert(run.id).then_some(Then::Yield),
             Act::Fail => {
                 let (code, message) = ("Boom".to_owned(), "boom".to_owned());
-                Some(Then::Fail(RunError { code, message }))
+                Some(Then::Fail(RunError::new(code, message)))
             }
             Act::Step(_)
             | Act::Pooled(..)

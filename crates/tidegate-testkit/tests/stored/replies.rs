@@ -68,6 +68,7 @@ fn commands(run: RunId, waiting: EventId) -> Vec<(&'static str, Command)> {
         dedupe_id: None,
         ts: None,
         deliver: None,
+        attributes: None,
     };
     let (app, name) = (|| "default".to_owned(), || "work".to_owned());
     let event = NewLogged { name: "a".to_owned(), data: payload("1"), meta: payload("{}") };

@@ -35,11 +35,17 @@ fn phases() -> [Phase; 6] {
     [line, Phase::Ready, Phase::Driven, Phase::Waiting, Phase::Paused, Phase::Stopping]
 }
 
-fn waits() -> [WaitOn; 6] {
+fn waits() -> [WaitOn; 7] {
     [
         WaitOn::Time,
         WaitOn::Retry,
-        WaitOn::Event { name: "a".to_owned(), matches: vec![("b".to_owned(), vec![1])] },
+        WaitOn::Event {
+            name: "a".to_owned(),
+            matches: vec![("b".to_owned(), vec![1])],
+            filter: None,
+            whole: false,
+        },
+        WaitOn::Named { name: "a".to_owned() },
         WaitOn::Signal { name: "a".to_owned() },
         WaitOn::Child { run: run_id(1) },
         WaitOn::Before { run: run_id(1) },
@@ -60,7 +66,7 @@ fn marks() -> [At; 6] {
 }
 
 fn endings() -> [Ending; 3] {
-    let error = RunError { code: "Lost".to_owned(), message: "why".to_owned() };
+    let error = RunError::new("Lost", "why");
     [
         Ending::Completed { output: payload("1") },
         Ending::Failed { error },

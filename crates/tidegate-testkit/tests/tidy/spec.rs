@@ -9,6 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{File, Tree, extension_of, numbered};
 
 const SPEC: &str = "docs/spec/";
+/// The page with the rules of limits.
+const FLOW: &str = "docs/spec/flow-control.md";
+/// The stories that are played on every store.
+const STORIES: &str = "crates/tidegate-testkit/src/behaviour/";
 /// This file is not checked, because it contains samples of citations.
 const SAMPLES: &str = "crates/tidegate-testkit/tests/tidy/spec.rs";
 
@@ -114,6 +118,26 @@ pub(super) fn anchors_are_cited(tree: &Tree) -> Vec<String> {
             )),
             (true, true) => Some(format!("{page}: {label} is cited: take it out of `{NOT_CITED}`")),
             _ => None,
+        })
+        .collect()
+}
+
+/// Every rule of [`FLOW`] with the letter L must be cited by a story, which is played on every store.
+pub(super) fn limits_are_played_on_every_store(tree: &Tree) -> Vec<String> {
+    let anchors = Anchors::of(tree);
+    let stories = tree.files.iter().filter(|file| file.path.starts_with(STORIES));
+    let cited = stories.flat_map(|file| citations(&file.text, &anchors));
+    let cited: BTreeSet<String> = cited
+        .filter_map(|(_, cited)| if let Cited::Anchors(names) = cited { Some(names) } else { None })
+        .flatten()
+        .collect();
+    let rules = anchors.places.iter().filter(|(_, page)| page.starts_with(FLOW));
+    let rules = rules.map(|(id, _)| id.to_ascii_uppercase());
+    let rules = rules.filter(|label| tag(label).is_some() && label.starts_with('L'));
+    rules
+        .filter(|label| !cited.contains(label))
+        .map(|label| {
+            format!("{FLOW}: {label} is in no story: write one that cites it in {STORIES}")
         })
         .collect()
 }
@@ -468,6 +492,16 @@ mod tests {
         let invariant = (PAGE, "| <a id=\"i7\"></a>**I7** | it holds |");
         passes(anchors_are_cited, &[invariant, ("a.rs", "report(\"I7\", text)")]);
         fails(anchors_are_cited, &[invariant, ("a.rs", "report(\"I8\", text)")], "I7 is not");
+    }
+
+    #[test]
+    fn a_rule_of_limits_needs_a_story() {
+        let rules = (FLOW, "- <a id=\"l4\"></a>**L4** one\n- <a id=\"g2\"></a>**G2** two\n");
+        let check = limits_are_played_on_every_store;
+        let story = format!("{STORIES}pools.rs");
+        passes(check, &[rules, (&story, "/// spec L4, G1: a story")]);
+        fails(check, &[rules, (&story, "/// spec G2: a story")], "L4 is in no story");
+        fails(check, &[rules, ("a.rs", "/// spec L4: one store")], "L4 is in no story");
     }
 
     #[test]

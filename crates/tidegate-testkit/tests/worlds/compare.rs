@@ -13,12 +13,13 @@ use tidegate_core::{
     id::RunId,
     key::{Key, Scalar},
     row::{Class, Gate, GateKey, GateState, Phase, Row, Run, Source},
+    run::record::{Recorded, Then},
     time::Timestamp,
 };
 use tidegate_store::{ManualClock, MemoryStore};
 use tidegate_testkit::{
     reference::{Ask, Entry, Ordinal, Place, Reference, Time, Told},
-    world::{World, event, request},
+    world::{World, event, request, step},
 };
 
 use super::{Case, Field, Op, overrides::Goals};
@@ -93,6 +94,8 @@ impl Twin {
             Op::Late { ms, name, a } => {
                 self.fall_behind(micros(*ms)).await;
                 self.post(name, data(n, *a, *a)).await?;
+                // A fold that the event has opened is not due with one that the sweep opens.
+                self.pass(self.apart);
             }
             Op::Defer { ms, name, a } => {
                 let (data, delay) = (data(n, *a, *a), Duration::from_millis(*ms));
@@ -123,6 +126,22 @@ impl Twin {
                 if let Some(run) = pick(&driven, *at) {
                     self.world.sleep(&self.leased[&run], &format!("nap {n}"), *ms).await;
                     self.reference.sleep(run, micros(*ms));
+                }
+            }
+            Op::Succeed(at) => {
+                if let Some(run) = pick(&driven, *at) {
+                    let steps = vec![step(&format!("step {n}"), &json!(n))];
+                    let recorded =
+                        self.world.report(&self.leased[&run], steps, Then::Continue).await;
+                    same("the answer to a step", &recorded, &Ok(Recorded::GoOn))?;
+                    self.reference.succeed(run);
+                }
+            }
+            Op::Overload(at, ms) => {
+                if let Some(run) = pick(&driven, *at) {
+                    let leased = &self.leased[&run];
+                    self.world.overload(leased, &format!("call {n}"), None, *ms).await;
+                    self.reference.overload(run, micros(*ms));
                 }
             }
             Op::Enter { at, key, value, cost, parks } => {
@@ -329,8 +348,10 @@ impl Twin {
             if at.control == "handoff" {
                 runs.sort();
             }
-            // Runs whose start is paused leave their queues when they are the next ones.
-            runs.retain(|run| run.is_none_or(|run| !self.reference.is_held_back(run)));
+            // A run whose start is paused waits in the queue of the pause or of its throttle.
+            let apart = at.control == "pause" || at.control.starts_with("throttle");
+            let kept = |run| !self.reference.is_held_back(run);
+            runs.retain(|run| !apart || run.is_none_or(kept));
             (at, runs)
         };
         let world = seen.lines.iter().map(|(at, ids)| sorted((at.clone(), names(ids))));
@@ -338,6 +359,7 @@ impl Twin {
         let some = |(_, runs): &(Place, Vec<_>)| !runs.is_empty();
         let world: BTreeMap<_, _> = world.filter(some).collect();
         same("the queues", &world, &lines.filter(some).collect())?;
+        same("the adaptive limits", &seen.adapted, &self.reference.adapted())?;
         let carried = self.reference.carried();
         let versions = self.reference.versions();
         for (run, id) in &self.ids {
@@ -375,6 +397,8 @@ struct Seen {
     by_rank: Vec<RunId>,
     ready: Vec<RunId>,
     holders: BTreeMap<Place, Vec<RunId>>,
+    /// The values of adaptive limits, with their successes.
+    adapted: BTreeMap<Place, (i128, i128)>,
     lines: BTreeMap<Place, Vec<RunId>>,
     carried: BTreeMap<RunId, (Option<u32>, Vec<Value>)>,
 }
@@ -391,6 +415,8 @@ impl Seen {
             } else if let Row::Gate(Gate { key, state: GateState::Slots(slots), .. }) = row {
                 let here = seen.holders.entry(place(key)).or_default();
                 here.extend(slots.holders.iter().map(|hold| hold.run));
+                let adapted = slots.adapted.map(|it| (it.limit.into(), it.successes.into()));
+                seen.adapted.extend(adapted.map(|adapted| (place(key), adapted)));
             }
         }
         seen.holders.retain(|_, holders| !holders.is_empty());
@@ -502,10 +528,11 @@ fn data(n: usize, a: Field, b: Field) -> Value {
     let mut data = json!({"n": n, "c": cost(n)});
     for (name, field) in [("a", a), ("b", b)] {
         match field {
-            Field::Missing => {}
+            Field::Missing | Field::Prefix(_) => {}
             Field::One => data[name] = json!(1),
             Field::OnePointZero => data[name] = json!(1.0),
             Field::TextOne => data[name] = json!("1"),
+            Field::TextOneTwo => data[name] = json!("12"),
             Field::True => data[name] = json!(true),
         }
     }

@@ -7,15 +7,34 @@ use super::{Case, Change, Field, Op};
 
 /// Draws a case: definitions and operations.
 pub(crate) fn case() -> impl Strategy<Value = Case> {
-    let kinds = proptest::collection::vec(prop::bool::weighted(0.8), 11);
+    let kinds = proptest::collection::vec(prop::bool::weighted(0.8), 12);
     let fair = prop::bool::weighted(0.4);
     let ops = proptest::collection::vec(op(), 5..60);
-    (workflow("w0", false), workflow("w1", false), flow(), kinds, ops, fair).prop_map(
-        |(first, second, actions, kinds, ops, fair)| {
+    // Half of the cases begin with overrides of one key, of a prefix and of all keys of one target,
+    // which is the limit of a pool in half of these: only then do overrides often meet.
+    let goal = prop_oneof![Just(0), 0..40_usize];
+    let focus = (goal, prop::bool::weighted(0.5), proptest::collection::vec(change(), 4));
+    (workflow("w0", false), workflow("w1", false), flow(), kinds, ops, (fair, focus)).prop_map(
+        |(first, second, actions, kinds, ops, (fair, (focus, focused, changes)))| {
             let workflows = [first.0, second.0].into_iter().flatten();
             let definitions: Vec<Value> = workflows.chain(actions).collect();
             let later = [first.1, second.1].into_iter().flatten().collect();
-            let ops = ops.into_iter().filter(|op| wanted(op, &kinds)).collect();
+            let ops = ops.into_iter().filter(|op| wanted(op, &kinds));
+            let ops = ops.map(|mut op| {
+                if let Op::Override { goal, .. } = &mut op
+                    && focused
+                    && *goal % 4 > 0
+                {
+                    *goal = focus;
+                }
+                op
+            });
+            let keys =
+                [None, Some(Field::One), Some(Field::Prefix("1")), Some(Field::Prefix("12"))];
+            let start = keys.into_iter().zip(changes).filter(|_| focused && kinds[10]);
+            let start =
+                start.map(|(key, change)| Op::Override { goal: focus, key, change, ends: None });
+            let ops = start.chain(ops).collect();
             // A batch has events of one value only.
             let collects =
                 |def: &Value| def.get("batch").is_some() || def["debounce"]["keep"] == "all";
@@ -34,6 +53,7 @@ fn wanted(op: &Op, kinds: &[bool]) -> bool {
         Op::Late { .. } => kinds[1],
         Op::Fail(_) => kinds[2],
         Op::Sleep(..) => kinds[3],
+        Op::Succeed(_) | Op::Overload(..) => kinds[11],
         Op::Cancel(_) => kinds[4],
         Op::Stopped(_) => kinds[5],
         Op::Lose => kinds[6],
@@ -58,10 +78,12 @@ fn op() -> impl Strategy<Value = Op> {
         4 => pick.clone().prop_map(Op::Complete),
         1 => pick.clone().prop_map(Op::Fail),
         2 => (pick.clone(), 1..30_u64).prop_map(|(pick, ms)| Op::Sleep(pick, ms)),
+        2 => pick.clone().prop_map(Op::Succeed),
+        1 => (pick.clone(), 1..30_u64).prop_map(|(pick, ms)| Op::Overload(pick, ms)),
         2 => pick.clone().prop_map(Op::Cancel),
         4 => (pick.clone(), field(), field(), 1..4_u32, prop::bool::weighted(0.8))
             .prop_map(|(at, key, value, cost, parks)| Op::Enter { at, key, value, cost, parks }),
-        3 => (0..40_usize, weighted(0.6, field()), change(), weighted(0.3, 1..60_u64))
+        3 => (0..40_usize, weighted(0.7, key()), change(), weighted(0.3, 1..60_u64))
             .prop_map(|(goal, key, change, ends)| Op::Override { goal, key, change, ends }),
         1 => pick.clone().prop_map(Op::Leave),
         2 => pick.prop_map(Op::Stopped),
@@ -87,8 +109,22 @@ fn field() -> impl Strategy<Value = Field> {
         Field::One,
         Field::OnePointZero,
         Field::TextOne,
+        Field::TextOneTwo,
         Field::True,
         Field::Missing,
+    ])
+}
+
+/// Draws the key of an override: the texts have two prefixes.
+fn key() -> impl Strategy<Value = Field> {
+    select(vec![
+        Field::One,
+        Field::TextOne,
+        Field::TextOneTwo,
+        Field::True,
+        Field::Prefix("1"),
+        Field::Prefix("1"),
+        Field::Prefix("12"),
     ])
 }
 
@@ -113,7 +149,7 @@ fn workflow(
 ) -> impl Strategy<Value = (Option<Value>, Option<Value>)> {
     let numbers = || proptest::collection::vec(1..4_u64, 13);
     let keys = proptest::collection::vec(select(KEYS.to_vec()), 8);
-    let on = proptest::collection::vec(prop::bool::weighted(0.3), 36);
+    let on = proptest::collection::vec(prop::bool::weighted(0.3), 37);
     let two = prop::bool::weighted(0.3);
     (on, keys, numbers(), numbers(), two).prop_map(move |(mut on, keys, first, mut second, two)| {
         // Rates and windows are the same in both versions: the state of a meter can be converted to
@@ -318,6 +354,14 @@ fn define(
         for limit in limits.as_array_mut().expect("a list") {
             let most = limit["limit"].as_u64().expect("a number").max(2);
             limit["limit"] = json!({"from": cost, "default": 1, "min": 1, "max": most});
+        }
+    }
+    if on[36] {
+        // The limit is a number in both versions, or the value of the gate would stay without use.
+        let fixed = |limit: &&mut Value| limit["limit"].is_u64();
+        for limit in limits.as_array_mut().expect("a list").iter_mut().filter(fixed) {
+            let most = limit["limit"].as_u64().expect("a number") + 1;
+            limit["adaptive"] = json!({"min": 1, "max": most, "cooldownMs": 9 * numbers[12]});
         }
     }
     if let Some(first) = limits.as_array_mut().expect("a list").first_mut() {

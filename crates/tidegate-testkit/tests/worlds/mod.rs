@@ -39,6 +39,10 @@ pub(crate) enum Op {
     Complete(usize),
     /// Fails a driven run.
     Fail(usize),
+    /// Records a successful step of a driven run.
+    Succeed(usize),
+    /// Lets a step of a driven run meet an overload; it is tried again after some milliseconds.
+    Overload(usize, u64),
     /// Lets a driven run sleep for some milliseconds.
     Sleep(usize, u64),
     /// Lets a step of a driven run ask for the pool `px`, with this key, value of `fair` and cost.
@@ -82,7 +86,10 @@ pub(crate) enum Field {
     One,
     OnePointZero,
     TextOne,
+    TextOneTwo,
     True,
+    /// The texts with a prefix, for an override. No event has it.
+    Prefix(&'static str),
 }
 
 impl std::fmt::Debug for Case {

@@ -51,7 +51,7 @@ impl Goals {
             let reference = Target::Entries(pool.to_owned());
             all.push(Goal { world: json!({ "pool": pool }), reference, keyed: true });
         }
-        case.definitions.iter().for_each(|def| add(&mut all, def, case.fair));
+        case.definitions.iter().for_each(|def| add(&mut all, def));
         Self { all, single: case.definitions.iter().all(|def| stops(def) <= 1) }
     }
 }
@@ -75,22 +75,7 @@ fn stops(def: &Value) -> usize {
     own + usize::from(pools) + throttles.len()
 }
 
-/// Counts the gates of pools that a run enters: two uses of one gate are one.
-fn pool_gates(def: &Value) -> usize {
-    let limits = entries(def, "concurrency");
-    let uses = limits.iter().filter(|it| it.get("pool").is_some());
-    uses.map(|it| format!("{} {:?}", it["pool"], it.get("key"))).collect::<BTreeSet<_>>().len()
-}
-
-/// Whether a full queue may refuse a fold of the workflow.
-fn may_refuse_folds(def: &Value) -> bool {
-    let limits = entries(def, "concurrency");
-    let bounded = limits.iter().any(|it| it.get("limit").is_some() && it.get("queue").is_some());
-    let policy = limits.iter().any(|it| it["policy"] == "debounce" || *it == "debounce");
-    bounded && (policy || def.get("batch").is_some() || def.get("debounce").is_some())
-}
-
-fn add(all: &mut Vec<Goal>, def: &Value, fair_pools: bool) {
+fn add(all: &mut Vec<Goal>, def: &Value) {
     let name = def["name"].as_str().expect("a name");
     let name = def["flow"].as_str().map_or(name.to_owned(), |flow| format!("{flow}/{name}"));
     let mut paths = vec![String::new()];
@@ -122,13 +107,6 @@ fn add(all: &mut Vec<Goal>, def: &Value, fair_pools: bool) {
         if all.iter().all(|goal| goal.reference != reference) {
             all.push(Goal { world, reference, keyed });
         }
-    }
-    // With several gates, a run whose start is paused gives a place back only when it is the next
-    // one at a gate, and a value of which all runs are paused keeps its turn until then. Until then
-    // it also counts in a bounded queue that has refused a fold.
-    let fair = fair_pools || def.to_string().contains("\"fair\"");
-    if stops(def) > 1 || pool_gates(def) > 1 || fair || may_refuse_folds(def) {
-        return;
     }
     for path in paths {
         let mut world = json!({ "app": "default", "workflow": name });
@@ -221,10 +199,11 @@ impl Twin {
 
 fn keys(key: Option<Field>) -> Keys {
     match key {
-        None => Keys::All,
-        Some(Field::Missing) => Keys::Prefix("1".to_owned()),
+        None | Some(Field::Missing) => Keys::All,
+        Some(Field::Prefix(prefix)) => Keys::Prefix(prefix.to_owned()),
         Some(Field::One | Field::OnePointZero) => Keys::One("1".to_owned()),
         Some(Field::TextOne) => Keys::One("\"1\"".to_owned()),
+        Some(Field::TextOneTwo) => Keys::One("\"12\"".to_owned()),
         Some(Field::True) => Keys::One("true".to_owned()),
     }
 }

@@ -7,7 +7,7 @@ use tidegate_core::{
     row::Progress,
     run::{
         output::NewChunk,
-        record::{NewAsk, NewCommit, NewSend, NewStep},
+        record::{NewAsk, NewCommit, NewSend, NewStep, NewWait},
     },
     session::NewSessionOp,
     stream,
@@ -29,6 +29,8 @@ pub(crate) struct Ops {
     pub(crate) over: Vec<String>,
     /// Steps that ask for their pools.
     pub(crate) asks: Vec<NewAsk>,
+    /// Waits that begin while the handler goes on.
+    pub(crate) waits: Vec<NewWait>,
 }
 
 /// One completed operation. The variants are in the order in which a report records them.
@@ -42,7 +44,7 @@ pub(crate) enum Op {
 
 /// Maximum number of operations in one report: a transaction holds 4,000 rows, and each operation
 /// may change several.
-const MAX_OPS: usize = 500;
+pub(crate) const MAX_OPS: usize = 500;
 
 /// Maximum number of steps that ask for their pools in one report: each may change several gates.
 const MAX_ASKS: usize = 100;

@@ -26,7 +26,7 @@ impl Ctx {
         }
         let mut state = self.activation_state();
         let step = state.scope().unwrap_or_default();
-        let attempt = if step.is_empty() { 0 } else { self.attempt(&step) };
+        let attempt = if step.is_empty() { 0 } else { state.failures(&step) + 1 };
         let n = state.next_chunk(&step);
         state.emit(NewChunk { step, attempt, n, data });
         Ok(())

@@ -26,8 +26,8 @@ pub(crate) type Outcome = Result<Payload, row::RunError>;
 
 #[derive(Debug)]
 struct Record {
-    kind: StepKind,
-    outcome: Outcome,
+    /// The recorded step, without its id.
+    step: row::Step,
     /// Position in the delivery order.
     place: usize,
 }
@@ -40,6 +40,7 @@ struct Queued {
 }
 
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "four independent facts, not one state")]
 pub(super) struct Replay {
     /// Records of earlier activations, by id.
     records: BTreeMap<String, Record>,
@@ -65,6 +66,8 @@ pub(super) struct Replay {
     copied: bool,
     /// Whether the replay is over: operations without a record may begin.
     open: bool,
+    /// Whether the handler decides by itself what the records mean, see [`Replay::waive`].
+    waived: bool,
     /// Whether this is a dry replay: operations without a record never begin.
     dry: bool,
 }
@@ -110,10 +113,7 @@ impl Replay {
         let records: BTreeMap<String, Record> = steps
             .into_iter()
             .enumerate()
-            .map(|(place, step)| {
-                let row::Step { id, kind, result: outcome, .. } = step;
-                (id, Record { kind, outcome, place })
-            })
+            .map(|(place, mut step)| (std::mem::take(&mut step.id), Record { step, place }))
             .collect();
         // A failed attempt is not a record: code that reads `Ctx::attempt` may take another path
         // next time.
@@ -122,9 +122,9 @@ impl Replay {
         let retries = retries.chain(&run.in_pools);
         let retries = retries.filter(|step| !step.is_empty()).cloned().collect();
         let waits = run.waits.iter().filter_map(|wait| Some((&wait.step, kind_of(&wait.on)?)));
-        let own = || records.iter().filter(|(id, record)| !is_outside(id, record.kind));
-        let claimable = own().filter(|(id, record)| !is_marker(id, record.kind));
-        let claimable = claimable.map(|(id, record)| (id, record.kind));
+        let own = || records.iter().filter(|(id, record)| !is_outside(id, record.step.kind));
+        let claimable = own().filter(|(id, record)| !is_marker(id, record.step.kind));
+        let claimable = claimable.map(|(id, record)| (id, record.step.kind));
         let unclaimed: BTreeMap<_, _> =
             claimable.chain(waits).map(|(id, kind)| (id.clone(), kind)).collect();
         let place = |id: &String| Some((records.get(id)?.place, id.clone()));
@@ -142,7 +142,7 @@ impl Replay {
     /// Claims an operation that the handler requests. Returns `true` if the operation has a record.
     /// Returns the recorded kind as an error if it differs from `kind`.
     pub(super) fn claim(&mut self, id: &str, kind: StepKind) -> Result<bool, StepKind> {
-        let recorded = self.records.get(id).map(|record| record.kind);
+        let recorded = self.kind(id);
         if let Some(Record { place, .. }) = self.records.get(id) {
             self.lost.remove(place);
         }
@@ -173,7 +173,17 @@ impl Replay {
     }
 
     pub(super) fn outcome(&self, id: &str) -> Option<&Outcome> {
-        self.records.get(id).map(|record| &record.outcome)
+        self.records.get(id).map(|record| &record.step.result)
+    }
+
+    /// Returns the kind of a recorded step.
+    pub(super) fn kind(&self, id: &str) -> Option<StepKind> {
+        self.records.get(id).map(|record| record.step.kind)
+    }
+
+    /// Returns the number of records.
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
     }
 
     /// Polls the turn of a requested operation. Ready with its record when that is delivered, or
@@ -189,7 +199,7 @@ impl Replay {
             self.held.insert(record.place, cx.waker().clone());
             return Poll::Pending;
         }
-        Poll::Ready(Some(record.outcome.clone()))
+        Poll::Ready(Some(record.step.result.clone()))
     }
 
     /// Polls an operation without a record, which may begin when the replay is over. A patch that
@@ -305,7 +315,50 @@ impl Replay {
 
     /// Returns the number of records of this kind.
     pub(super) fn count(&self, kind: StepKind) -> usize {
-        self.records.values().filter(|record| record.kind == kind).count()
+        self.records.values().filter(|record| record.step.kind == kind).count()
+    }
+
+    /// Ends the replay: the handler reads the records and requests what it wants of them.
+    pub(super) fn waive(&mut self) {
+        self.unclaimed.clear();
+        self.retries.clear();
+        self.lost.clear();
+        self.undelivered.clear();
+        self.new_waits.clear();
+        for waker in std::mem::take(&mut self.held).into_values() {
+            waker.wake();
+        }
+        (self.waived, self.open) = (true, !self.dry);
+        for queued in std::mem::take(&mut self.queue).into_values() {
+            queued.waker.wake();
+        }
+    }
+
+    /// Returns whether the handler decides by itself what the records mean.
+    pub(super) fn is_waived(&self) -> bool {
+        self.waived
+    }
+
+    /// Returns the recorded steps, in the order in which they were recorded.
+    pub(super) fn steps(&self) -> Vec<row::Step> {
+        let step =
+            |(id, record): (&String, &Record)| row::Step { id: id.clone(), ..record.step.clone() };
+        let mut steps: Vec<_> = self.records.iter().map(step).collect();
+        steps.sort_by_key(|step| step.seq);
+        steps
+    }
+
+    /// Adds steps that were recorded since the activation began. The handler gets them without
+    /// waiting for a turn, because the replay is waived. Returns the ids of those that are new.
+    pub(super) fn add(&mut self, steps: Vec<row::Step>) -> Vec<String> {
+        let mut new = Vec::new();
+        for (place, mut step) in steps.into_iter().enumerate() {
+            let id = std::mem::take(&mut step.id);
+            if self.records.insert(id.clone(), Record { step, place }).is_none() {
+                new.push(id);
+            }
+        }
+        new
     }
 
     /// Returns whether this is a dry replay.
@@ -321,13 +374,13 @@ impl Replay {
 }
 
 /// Returns the kind of the step that waits in this way; `None` if no step does.
-fn kind_of(on: &WaitOn) -> Option<StepKind> {
+pub(super) fn kind_of(on: &WaitOn) -> Option<StepKind> {
     match on {
         WaitOn::Time => Some(StepKind::Sleep),
         // A run is not driven while it waits for its predecessor.
         WaitOn::Retry | WaitOn::Before { .. } => None,
         WaitOn::Event { .. } => Some(StepKind::Event),
-        WaitOn::Signal { .. } => Some(StepKind::Signal),
+        WaitOn::Signal { .. } | WaitOn::Named { .. } => Some(StepKind::Signal),
         WaitOn::Child { .. } => Some(StepKind::Invoke),
     }
 }

@@ -69,7 +69,7 @@ impl SendEvent {
         let may_fail = event.deliver.is_some();
         ctx.activation_state().send(NewSend::event(step.clone(), event));
         if may_fail {
-            let recorded = ctx.recorded(&step).await?;
+            let recorded = ctx.outcome_of(&step).await?;
             return recorded.map(drop).map_err(|fault| StepError::recorded(&fault));
         }
         Ok(())

@@ -46,7 +46,7 @@ impl Session {
     /// the document to another service.
     pub async fn current(&self) -> Result<(i64, Payload)> {
         let ws = self.ctx.activation().run.ws.clone();
-        let _reading = Executing::begin(&self.ctx);
+        let _reading = Executing::read(&self.ctx);
         let found = read_session(self.ctx.store(), ws, self.session.clone()).await?;
         Ok(found.unwrap_or_else(|| (0, Payload::null())))
     }
@@ -106,7 +106,7 @@ impl Session {
                 let (step, session) = (step.to_owned(), self.session.clone());
                 let op = NewSessionOp { step: step.clone(), session, op, expected_version: None };
                 self.ctx.activation_state().change_session(op);
-                self.ctx.recorded(&step).await?
+                self.ctx.outcome_of(&step).await?
             }
         };
         let payload = outcome.map_err(|fault| StepError::recorded(&fault))?;

@@ -1,7 +1,7 @@
 //! State of one activation, shared by its handler and its driver.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     task::{Context, Poll, Waker},
 };
 
@@ -10,7 +10,7 @@ use tidegate_core::{
     row::{self, Progress, Run, StepKind},
     run::{
         output::NewChunk,
-        record::{NewCommit, NewSend, NewStep, NewWait},
+        record::{HANDLER, NewCommit, NewSend, NewStep, NewWait, NewWaitOn, Until},
     },
     session::NewSessionOp,
 };
@@ -41,12 +41,23 @@ pub(crate) struct State {
     pub(super) places: Places,
     /// Whether a report is in flight.
     reporting: bool,
-    /// Registered waits of the handler.
+    /// Waits of the handler. Those that the run's row has are [`NewWaitOn::Registered`].
     pub(super) waits: BTreeMap<String, NewWait>,
-    /// Number of step closures that are executing.
+    /// Steps of the waits that earlier activations have registered.
+    registered: BTreeSet<String>,
+    /// Number of closures that are executing, and of reads.
     pub(super) executing: usize,
+    /// Number of closures that are executing.
+    pub(super) closures: usize,
     /// Id of the step whose closure is being polled.
     scope: Option<String>,
+    /// Number of failed attempts of each step without a record; the handler's own are under the
+    /// empty id.
+    failures: BTreeMap<String, u32>,
+    /// Number of attempts of such steps that have closed a gate.
+    deferrals: BTreeMap<String, u32>,
+    /// Whether steps may have been recorded since the records were read.
+    is_stale: bool,
     /// Number of chunks that each step has emitted, by step id; the handler's own are under the
     /// empty id.
     emitted: BTreeMap<String, u32>,
@@ -56,6 +67,8 @@ pub(crate) struct State {
     broken: Option<StepError>,
     /// Steps that wait until all completed operations are durable.
     sleepers: Vec<Waker>,
+    /// Registered waits, which complete when their answers are read.
+    waiters: Vec<Waker>,
     driver: Option<Waker>,
 }
 
@@ -83,8 +96,10 @@ pub(crate) enum Next {
 
 impl State {
     pub(crate) fn new(run: &Run, steps: Vec<row::Step>) -> Self {
-        let places = Places::new(&run.in_pools);
-        Self { replay: Replay::new(run, steps), places, ..Self::default() }
+        let registered = run.waits.iter().map(|wait| wait.step.clone()).collect();
+        let (failures, deferrals) = (run.failures.clone(), run.deferrals.clone());
+        let (replay, places) = (Replay::new(run, steps), Places::new(&run.in_pools));
+        Self { replay, places, registered, failures, deferrals, ..Self::default() }
     }
 
     /// Creates the state of a dry replay: operations without a record never begin.
@@ -94,22 +109,14 @@ impl State {
 
     /// Requests an operation. Returns `true` if it has a record.
     pub(super) fn ask(&mut self, id: &str, Asks { kind, patch }: Asks) -> Result<bool> {
-        if let Err(rule) = check_name(id) {
-            return Err(self.break_off("BadStep", format!("a step's id {rule}")));
-        }
-        if id.starts_with(PATCH) && !patch {
-            let message = format!(
-                "step `{id}` ({}) has an id that begins with `{PATCH}`, which only the markers of \
-                 `ctx.patched` may: give it another",
-                word(kind)
-            );
+        if let Err(message) = check_id(id, Asks { kind, patch }) {
             return Err(self.break_off("BadStep", message));
         }
         if self.asked.len() >= MAX_STEPS as usize {
-            let message = format!("a run has at most {MAX_STEPS} steps: split the work over runs");
-            return Err(self.break_off("TooManySteps", message));
+            return Err(self.too_many_steps());
         }
-        if let Some(before) = self.asked.insert(id.to_owned(), kind) {
+        let before = self.asked.insert(id.to_owned(), kind);
+        if let Some(before) = before.filter(|_| !self.replay.is_waived()) {
             let message = format!(
                 "step `{id}` ({}) is requested twice, first as {}: ids are unique in a run, \
                  add a number in loops",
@@ -158,7 +165,12 @@ impl State {
         self.break_off("ChangedWorkflow", format!("{}: {ADVICE}", fault.message()))
     }
 
-    fn break_off(&mut self, code: &str, message: String) -> StepError {
+    pub(super) fn too_many_steps(&mut self) -> StepError {
+        let message = format!("a run has at most {MAX_STEPS} steps: split the work over runs");
+        self.break_off("TooManySteps", message)
+    }
+
+    pub(super) fn break_off(&mut self, code: &str, message: String) -> StepError {
         let fault = StepError::coded(code, message).fatal();
         self.broken.get_or_insert_with(|| fault.clone());
         fault
@@ -213,14 +225,87 @@ impl State {
         StepError::coded("ChangedWorkflow", format!("{message}: {ADVICE}")).fatal()
     }
 
+    /// Returns the number of failed attempts of a step without a record.
+    pub(crate) fn failures(&self, step: &str) -> u32 {
+        self.failures.get(step).copied().unwrap_or_default()
+    }
+
+    /// Returns the number of attempts of a step without a record that have closed a gate.
+    pub(crate) fn deferrals(&self, step: &str) -> u32 {
+        self.deferrals.get(step).copied().unwrap_or_default()
+    }
+
+    /// Counts an attempt that has failed. Returns the wait for the next one.
+    pub(super) fn failed(&mut self, step: &str, until: Until) -> NewWait {
+        *self.failures.entry(step.to_owned()).or_default() += 1;
+        let attempt = self.failures(step) + self.deferrals(step);
+        let on = NewWaitOn::Retry { attempt };
+        NewWait { step: step.to_owned(), on, until: Some(until) }
+    }
+
+    /// Counts an attempt that has closed a gate. Returns the wait for the next one.
+    pub(super) fn deferred(&mut self, step: &str, until: Until) -> NewWait {
+        *self.deferrals.entry(step.to_owned()).or_default() += 1;
+        let attempt = self.failures(step) + self.deferrals(step);
+        let on = NewWaitOn::Deferred { attempt };
+        NewWait { step: step.to_owned(), on, until: Some(until) }
+    }
+
+    /// Returns the steps that have failed and have no record, with their failed attempts.
+    pub(super) fn failed_attempts(&self) -> BTreeMap<String, u32> {
+        let is_step = |(step, _): &(&String, &u32)| !step.is_empty();
+        self.failures.iter().filter(is_step).map(|(step, n)| (step.clone(), *n)).collect()
+    }
+
+    /// Counts a record: the failures of the step, and those of the handler before it, are over.
+    pub(super) fn progressed(&mut self, step: &str) {
+        self.failures.remove(step);
+        self.deferrals.remove(step);
+        self.failures.remove(HANDLER);
+    }
+
+    /// Returns the records that are at hand, unless steps may have been recorded since they were
+    /// read. From then on the handler decides by itself what the records mean.
+    pub(super) fn waive(&mut self) -> Option<Vec<row::Step>> {
+        if !self.replay.is_waived() {
+            self.replay.waive();
+        }
+        let is_stale = std::mem::replace(&mut self.is_stale, true);
+        (!is_stale).then(|| self.replay.steps())
+    }
+
+    /// Adds the records that were read. Waits that have one now complete.
+    pub(super) fn learn(&mut self, steps: Vec<row::Step>) {
+        for step in self.replay.add(steps) {
+            self.progressed(&step);
+        }
+        for waiter in std::mem::take(&mut self.waiters) {
+            waiter.wake();
+        }
+    }
+
+    /// Polls a registered wait: ready if its answer has been read since.
+    pub(super) fn poll_answered(&mut self, step: &str, cx: &Context<'_>) -> Poll<()> {
+        if self.replay.is_waived() && self.replay.outcome(step).is_some() {
+            self.waits.remove(step);
+            return Poll::Ready(());
+        }
+        if self.replay.is_waived() && !self.waiters.iter().any(|it| it.will_wake(cx.waker())) {
+            self.waiters.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
     /// Queues a completed step for the next report.
     pub(crate) fn finish(&mut self, step: NewStep) {
+        self.progressed(&step.id);
         self.ops.push(Op::Step(step));
         self.wake_driver();
     }
 
     /// Queues a step that sends an event or a signal for the next report.
     pub(crate) fn send(&mut self, send: NewSend) {
+        self.progressed(&send.step);
         self.ops.push(Op::Send(send));
         self.wake_driver();
     }
@@ -245,6 +330,7 @@ impl State {
 
     /// Queues a step that operates on a session for the next report.
     pub(crate) fn change_session(&mut self, op: NewSessionOp) {
+        self.progressed(&op.step);
         self.ops.push(Op::Session(op));
         self.wake_driver();
     }
@@ -296,21 +382,25 @@ impl State {
         (self.undo.len() >= recorded).then(|| std::mem::take(&mut self.undo))
     }
 
-    /// Records that the closure of a step starts.
-    pub(crate) fn begin(&mut self) {
-        self.executing += 1;
-    }
-
-    /// Records that the closure of a step ended or was dropped.
-    pub(crate) fn end(&mut self) {
-        self.executing -= 1;
-        self.wake_driver();
-    }
-
-    /// Registers a wait of the handler.
+    /// Begins a wait of the handler.
     pub(crate) fn wait(&mut self, wait: NewWait) {
-        self.waits.insert(wait.step.clone(), wait);
+        let is_attempt = matches!(wait.on, NewWaitOn::Retry { .. } | NewWaitOn::Deferred { .. });
+        let on = match wait.on {
+            _ if !is_attempt && self.registered.contains(&wait.step) => NewWaitOn::Registered,
+            on => on,
+        };
+        self.waits.insert(wait.step.clone(), NewWait { on, ..wait });
         self.wake_driver();
+    }
+
+    /// Ends a wait of the handler whose time has come while the run is driven.
+    pub(super) fn end_wait(&mut self, step: &str) {
+        self.waits.remove(step);
+    }
+
+    /// Returns whether waits have begun that the store does not know yet.
+    fn has_unreported_waits(&self) -> bool {
+        !self.replay.holds_back() && self.waits.values().any(is_unreported)
     }
 
     /// Removes a wait that the handler has dropped.
@@ -321,7 +411,8 @@ impl State {
 
     /// Ready when all completed operations are durable.
     pub(crate) fn poll_durable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.ops.is_empty() && !self.reporting && self.broken.is_none() {
+        let is_empty = self.ops.is_empty() && !self.has_unreported_waits();
+        if is_empty && !self.reporting && self.broken.is_none() {
             return Poll::Ready(());
         }
         self.sleepers.push(cx.waker().clone());
@@ -344,7 +435,7 @@ impl State {
             // A step that was allowed to begin waits for the report: that is no sign of changed
             // code.
             let waits = !self.sleepers.is_empty() || self.places.is_asking();
-            let begins = waits && !self.ops.is_empty();
+            let begins = waits && (!self.ops.is_empty() || self.has_unreported_waits());
             match self.replay.settle(self.executing == 0 && !woken && !begins) {
                 Settled::Advanced => return Next::Again,
                 Settled::Halted(lost) if self.ops.is_empty() => return Next::Halted(lost),
@@ -361,7 +452,10 @@ impl State {
         if idle && let Some(lost) = self.replay.lost_effect() {
             return Next::Halted(lost.to_owned());
         }
-        match (self.ops.is_empty(), idle) {
+        // Waits begin in the store before a closure does, and while one executes: an event that
+        // arrives meanwhile must not be missed.
+        let begun = (begins || self.closures > 0) && self.has_unreported_waits();
+        match (self.ops.is_empty() && !begun, idle) {
             (_, true) => Next::Suspend(self.waits.values().cloned().collect()),
             (false, false) => Next::Report,
             (true, false) => Next::Wait,
@@ -382,6 +476,17 @@ impl State {
         Some(self.replay.first_unclaimed()).filter(|id| !id.is_empty())
     }
 
+    /// Takes the operations of the next report, after which the handler goes on, and the waits that
+    /// have begun.
+    pub(crate) fn take_on(&mut self) -> Ops {
+        let (mut ops, _) = self.take();
+        for wait in self.waits.values_mut().filter(|wait| is_unreported(wait)) {
+            let reported = NewWait { on: NewWaitOn::Registered, until: None, ..wait.clone() };
+            ops.waits.push(std::mem::replace(wait, reported));
+        }
+        ops
+    }
+
     /// Takes the operations of the next report. Returns `true` if it contains all that were left.
     pub(crate) fn take(&mut self) -> (Ops, bool) {
         self.reporting = true;
@@ -396,7 +501,7 @@ impl State {
 
     /// Records that the report taken last is durable.
     pub(crate) fn reported(&mut self) {
-        self.reporting = false;
+        (self.reporting, self.is_stale) = (false, true);
         for sleeper in self.sleepers.drain(..) {
             sleeper.wake();
         }
@@ -409,6 +514,24 @@ impl State {
     }
 }
 
+/// Checks the id of a step. The error describes the rule that it breaks.
+pub(super) fn check_id(id: &str, Asks { kind, patch }: Asks) -> Result<(), String> {
+    check_name(id).map_err(|rule| format!("a step's id {rule}"))?;
+    if id.starts_with(PATCH) && !patch {
+        let word = word(kind);
+        return Err(format!(
+            "step `{id}` ({word}) has an id that begins with `{PATCH}`, which only the markers of \
+             `ctx.patched` may: give it another"
+        ));
+    }
+    Ok(())
+}
+
+/// Returns whether the store does not know this wait. A wait for pools is known by its ask.
+fn is_unreported(wait: &NewWait) -> bool {
+    !matches!(wait.on, NewWaitOn::Registered | NewWaitOn::Pools(_))
+}
+
 /// Maximum number of operations that an error message lists.
 const MAX_NAMED: usize = 5;
 
@@ -417,7 +540,7 @@ const ADVICE: &str = "the code has changed since the run started; give changed c
                       version, or mark the change with `ctx.patched`";
 
 /// Describes a step's kind in error texts.
-fn word(kind: StepKind) -> &'static str {
+pub(super) fn word(kind: StepKind) -> &'static str {
     match kind {
         StepKind::Run => "a step",
         StepKind::Sleep => "a sleep",

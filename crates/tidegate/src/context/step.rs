@@ -14,7 +14,7 @@ use tidegate_core::{
     definition::Retry,
     flow::close::{self, MAX_DEFERRALS},
     json::Payload,
-    row::StepKind,
+    row::{StepKind, WaitOn},
     run::record::{NewStep, NewWait, NewWaitOn, Until},
 };
 use tracing::Instrument;
@@ -32,12 +32,28 @@ use crate::{
 /// Future of a step's closure.
 type StepFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
+/// Closure of a step.
+enum Attempts<'a, T> {
+    Once(Option<Box<dyn FnOnce() -> StepFuture<'a, T> + Send + 'a>>),
+    Many(Box<dyn FnMut() -> StepFuture<'a, T> + Send + 'a>),
+}
+
+impl<'a, T> Attempts<'a, T> {
+    /// Returns the closure of the next attempt; `None` if the next activation has to make it.
+    fn next(&mut self) -> Option<Box<dyn FnOnce() -> StepFuture<'a, T> + Send + '_>> {
+        match self {
+            Self::Once(run) => run.take().map(|run| run as _),
+            Self::Many(run) => Some(Box::new(run)),
+        }
+    }
+}
+
 /// A step, which runs when it is awaited.
 #[must_use = "a step runs when it is awaited"]
 pub struct Step<'a, T> {
     ctx: Ctx,
     pub(super) id: String,
-    run: Box<dyn FnOnce() -> StepFuture<'a, T> + Send + 'a>,
+    run: Attempts<'a, T>,
     pub(super) pools: StepPools,
     retry: Option<Retry>,
     timeout: Option<Duration>,
@@ -55,8 +71,17 @@ impl<'a, T> Step<'a, T> {
         F: FnOnce() -> Fut + Send + 'a,
         Fut: Future<Output = Result<T>> + Send + 'a,
     {
-        let (run, pools) = (Box::new(|| Box::pin(run()) as StepFuture<'a, T>), Ok(Vec::new()));
-        Self { ctx, id, run, pools, retry: None, timeout: None }
+        let run = Attempts::Once(Some(Box::new(|| Box::pin(run()) as StepFuture<'a, T>)));
+        Self { ctx, id, run, pools: Ok(Vec::new()), retry: None, timeout: None }
+    }
+
+    pub(super) fn repeatable<F, Fut>(ctx: Ctx, id: String, mut run: F) -> Self
+    where
+        F: FnMut() -> Fut + Send + 'a,
+        Fut: Future<Output = Result<T>> + Send + 'a,
+    {
+        let run = Attempts::Many(Box::new(move || Box::pin(run()) as StepFuture<'a, T>));
+        Self { ctx, id, run, pools: Ok(Vec::new()), retry: None, timeout: None }
     }
 
     /// Sets the retry policy. Defaults to the retry policy of the workflow.
@@ -105,35 +130,34 @@ where
     T: Serialize + DeserializeOwned + Send + 'a,
 {
     async fn take(self) -> Result<T> {
-        let Self { ctx, id, run, pools, retry, timeout } = self;
+        let Self { ctx, id, mut run, pools, retry, timeout } = self;
         if let Some(outcome) = ctx.turn(&id, StepKind::Run).await? {
             return ctx.read_record(&id, outcome);
         }
-        if let Some(wait) = ctx.backs_off(&id) {
-            // Something else woke the run before the backoff elapsed.
-            ctx.activation_state().wait(wait);
-            return pending().await;
-        }
-        let (place, entered) = ctx.enter(&id, pools).await;
-        poll_fn(|cx| ctx.activation_state().poll_durable(cx)).await;
-        let span = telemetry::step_span(&id, ctx.attempt(&id));
-        let outcome = match entered {
-            Ok(()) => ctx.execute(&id, timeout, run).instrument(span).await,
-            Err(fault) => Err(fault),
-        };
-        // The value is serialized and read back, so that the first execution returns the same value
-        // as every replay.
-        let outcome = outcome.and_then(|value| write_back::<T>(&id, &value));
-        let result = match outcome {
-            Ok(written) => Ok(written),
-            Err(fault) => match ctx.next_attempt(&id, retry.as_ref(), &fault) {
-                Some(wait) => {
-                    drop(place);
-                    ctx.activation_state().wait(wait);
-                    return pending().await;
-                }
-                None => Err(fault),
-            },
+        ctx.back_off_again(&id).await;
+        let is_repeatable = matches!(run, Attempts::Many(_));
+        let (place, result) = loop {
+            let Some(attempt) = run.next() else { return pending().await };
+            let (place, entered) = ctx.enter(&id, pools.clone()).await;
+            poll_fn(|cx| ctx.activation_state().poll_durable(cx)).await;
+            let span = telemetry::step_span(&id, ctx.attempt(&id));
+            let outcome = match entered {
+                Ok(()) => ctx.execute(&id, timeout, attempt).instrument(span).await,
+                Err(fault) => Err(fault),
+            };
+            // The value is serialized and read back, so that the first execution returns the same
+            // value as every replay.
+            match outcome.and_then(|value| write_back::<T>(&id, &value)) {
+                Ok(written) => break (place, Ok(written)),
+                Err(fault) => match ctx.next_attempt(&id, retry.as_ref(), &fault) {
+                    Some(wait) => {
+                        drop(place);
+                        let until = wait.until.filter(|_| is_repeatable);
+                        ctx.back_off(wait, until).await;
+                    }
+                    None => break (place, Err(fault)),
+                },
+            }
         };
         let (recorded, value) = match result {
             Ok((payload, value)) => (Ok(payload), Ok(value)),
@@ -221,7 +245,7 @@ impl Ctx {
             return Some(wait);
         }
         let retry = retry.unwrap_or(&self.activation().definition.retry);
-        let failures = self.activation().run.failures.get(step).copied().unwrap_or_default() + 1;
+        let failures = self.activation_state().failures(step) + 1;
         let delay_ms = retry.delay_ms(failures, self.chance())?;
         let delay_ms = match fault.again() {
             RetryDecision::Never => return None,
@@ -229,8 +253,52 @@ impl Ctx {
             RetryDecision::After(delay) => u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
         };
         tracing::debug!(step, failures, delay_ms, %fault, "step failed, retrying");
-        let until = Some(Until::In(delay_ms));
-        Some(NewWait { step: step.to_owned(), on: NewWaitOn::Retry, until })
+        Some(self.activation_state().failed(step, Until::In(delay_ms)))
+    }
+
+    /// Waits for the end of a backoff that an earlier activation has begun, if it has not elapsed:
+    /// something else has woken the run.
+    pub(super) async fn back_off_again(&self, step: &str) {
+        let waits = &self.activation().run.waits;
+        let wait = waits.iter().find(|wait| wait.step == step && wait.on == WaitOn::Retry);
+        if let Some(until) = wait.and_then(|wait| wait.until)
+            && until > self.0.shared.clock.now()
+        {
+            let (step, until) = (step.to_owned(), Some(Until::At(until)));
+            let wait = NewWait { step, on: NewWaitOn::Registered, until };
+            self.back_off(wait, until).await;
+        }
+    }
+
+    /// Waits for the next attempt of a step: until this time, or for the next activation. The wait
+    /// is durable before a closure begins and while one executes. If the handler can do nothing
+    /// else, the run is suspended.
+    pub(super) async fn back_off(&self, wait: NewWait, until: Option<Until>) {
+        let _backoff = Backoff { ctx: self, step: wait.step.clone() };
+        self.activation_state().wait(wait);
+        let delay = match until {
+            Some(Until::In(ms)) => Duration::from_millis(ms),
+            Some(Until::At(at)) => {
+                let now = self.0.shared.clock.now();
+                let micros = at.micros().saturating_sub(now.micros());
+                Duration::from_micros(u64::try_from(micros).unwrap_or_default())
+            }
+            None => pending().await,
+        };
+        let timer = self.timer();
+        timer.sleep_until(timer.elapsed().saturating_add(delay)).await;
+    }
+}
+
+/// Guard of a wait for the next attempt. The wait ends with it, also if the step is dropped.
+struct Backoff<'a> {
+    ctx: &'a Ctx,
+    step: String,
+}
+
+impl Drop for Backoff<'_> {
+    fn drop(&mut self) {
+        self.ctx.activation_state().end_wait(&self.step);
     }
 }
 
@@ -244,7 +312,7 @@ impl Ctx {
             tracing::warn!(run = %run.id, step, reason = error.message, "closing of a gate ignored");
             return None;
         }
-        let deferrals = run.deferrals.get(step).copied().unwrap_or_default();
+        let deferrals = self.activation_state().deferrals(step);
         let until = match new.until {
             Until::In(ms) => Until::In(ms.min(new.max_ms)),
             Until::At(at) => {
@@ -255,25 +323,38 @@ impl Ctx {
         };
         tracing::debug!(step, deferrals, gate = new.gate.to_text(), "step closes a gate");
         self.activation_state().close(new);
-        (deferrals < MAX_DEFERRALS).then(|| {
-            let on = NewWaitOn::Deferred;
-            NewWait { step: step.to_owned(), on, until: Some(until) }
-        })
+        (deferrals < MAX_DEFERRALS).then(|| self.activation_state().deferred(step, until))
     }
 }
 
-/// Guard that counts a closure while it executes.
-pub(super) struct Executing<'a>(&'a Ctx);
+/// Guard that counts a closure while it executes, or a read of the store.
+pub(super) struct Executing<'a> {
+    ctx: &'a Ctx,
+    closures: usize,
+}
 
 impl<'a> Executing<'a> {
     pub(super) fn begin(ctx: &'a Ctx) -> Self {
-        ctx.activation_state().begin();
-        Self(ctx)
+        Self::count(ctx, 1)
+    }
+
+    pub(super) fn read(ctx: &'a Ctx) -> Self {
+        Self::count(ctx, 0)
+    }
+
+    fn count(ctx: &'a Ctx, closures: usize) -> Self {
+        let mut state = ctx.activation_state();
+        state.executing += 1;
+        state.closures += closures;
+        Self { ctx, closures }
     }
 }
 
 impl Drop for Executing<'_> {
     fn drop(&mut self) {
-        self.0.activation_state().end();
+        let mut state = self.ctx.activation_state();
+        state.executing -= 1;
+        state.closures -= self.closures;
+        state.wake_driver();
     }
 }

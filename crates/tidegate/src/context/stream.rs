@@ -63,7 +63,7 @@ impl Ctx {
         }
         for _ in 0..=DEFAULT_RETRIES {
             let loaded = {
-                let _reading = Executing::begin(self);
+                let _reading = Executing::read(self);
                 load::<S>(self.store(), &self.activation().run.ws, &stream, Until::Head).await?
             };
             let events = match action(&loaded.loaded.state) {

@@ -87,10 +87,7 @@ impl Ctx {
         if let Some(outcome) = self.turn(id, StepKind::Run).await? {
             return Ok(Begin::Recorded(outcome));
         }
-        if let Some(wait) = self.backs_off(id) {
-            self.activation_state().wait(wait);
-            return pending().await;
-        }
+        self.back_off_again(id).await;
         poll_fn(|cx| self.activation_state().poll_durable(cx)).await;
         let salt = self.0.shared.entropy.number();
         Ok(Begin::New(Recorder { ctx: self.clone(), id: id.to_owned(), salt }))
@@ -109,7 +106,7 @@ impl Ctx {
             Err(TransactionError::Refused(_)) => return pending().await,
             // An earlier attempt was committed, although its answer was lost.
             Err(TransactionError::Recorded) => {
-                let outcome = self.recorded(id).await?;
+                let outcome = self.outcome_of(id).await?;
                 return read(id, outcome.map_err(|fault| StepError::recorded(&fault))?);
             }
             Err(other) => StepError::coded("TransactionFailed", other.to_string()),

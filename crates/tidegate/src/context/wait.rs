@@ -1,7 +1,8 @@
 //! Waits: for a time, an event, a signal or another workflow.
 //!
-//! A wait never ends while its handler runs. The wait is registered and the run releases its
-//! worker; when the answer arrives, it is recorded, and the handler is started again.
+//! The wait of a typed handler never ends while the handler runs. The wait is registered and the run
+//! releases its worker; when the answer arrives, it is recorded, and the handler is started again. A
+//! handler that reads its records itself gets the answers that arrive meanwhile, too.
 
 use std::{
     fmt,
@@ -15,11 +16,13 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 use tidegate_core::{
+    expr::{Expr, ExprError, Mode, Value},
     json::Payload,
-    row::StepKind,
+    key::Path,
+    row::{StepKind, WaitFilter},
     run::{
         record::{NewWait, NewWaitOn, Until},
-        wait::encoded,
+        wait::{encoded, encoded_scalar},
     },
 };
 
@@ -33,10 +36,10 @@ use crate::{
 #[must_use = "a wait begins when it is awaited"]
 pub struct Wait<T> {
     ctx: Ctx,
-    step: String,
-    kind: StepKind,
+    pub(super) step: String,
+    pub(super) kind: StepKind,
     on: Result<NewWaitOn>,
-    until: Option<Until>,
+    pub(super) until: Option<Until>,
     stage: Stage,
     answer: PhantomData<fn() -> T>,
 }
@@ -84,6 +87,13 @@ impl<T> Wait<T> {
         self
     }
 
+    /// Sets the end of the wait without an answer, as [`Wait::timeout`] does: a duration, or a time
+    /// of the store's clock.
+    pub fn until(mut self, until: impl Into<Until>) -> Self {
+        self.until = Some(until.into());
+        self
+    }
+
     /// Accepts only events that have this value at this path.
     ///
     /// If this is called several times, all conditions must match.
@@ -101,14 +111,106 @@ impl<T> Wait<T> {
                 matches.push((path.to_owned(), value));
             }
             (Ok(_), Ok(_)) => {
-                let message = format!("step `{}` does not wait for an event", self.step);
-                self.on = Err(StepError::coded("BadMatch", message).fatal());
+                self.on = Err(self.no_event());
             }
             (Ok(_), Err(fault)) => self.on = Err(fault),
             (Err(_), _) => {}
         }
         self
     }
+}
+
+impl<T> Wait<T> {
+    /// Answers a wait for an event with the whole event, and not only with its data: an object with
+    /// `id`, `name`, `data`, `ts` in milliseconds, and the members of its
+    /// [attributes](crate::NewEvent::attributes).
+    pub fn whole_event(mut self) -> Self {
+        match &mut self.on {
+            Ok(NewWaitOn::Event { whole, .. }) => *whole = true,
+            Ok(_) => self.on = Err(self.no_event()),
+            Err(_) => {}
+        }
+        self
+    }
+
+    /// Accepts only events for which this [expression](tidegate_core::expr) is true. The event is
+    /// `async` in it, and the event that has started the run is `event`.
+    ///
+    /// Events for which the expression cannot be evaluated are not accepted. An equality of a path
+    /// of the event and a value is looked up in an index, as that of [`Wait::matching`].
+    ///
+    /// ```
+    /// use serde_json::Value;
+    /// use tidegate::{Ctx, Result};
+    ///
+    /// async fn order(ctx: Ctx, _: Value) -> Result<Option<Value>> {
+    ///     let condition = "async.data.id == event.data.id && async.data.cents >= 100";
+    ///     ctx.wait_for_event("paid", "order.paid").only_if(condition).await
+    /// }
+    /// ```
+    pub fn only_if(self, condition: &str) -> Self {
+        self.filtered(condition, Mode::Strict)
+    }
+
+    /// Accepts only events for which this expression is true in lenient mode: a missing value is
+    /// the zero of the other side, and every value can be a condition. See [`Wait::only_if`].
+    pub fn only_if_lenient(self, condition: &str) -> Self {
+        self.filtered(condition, Mode::Lenient)
+    }
+
+    fn filtered(mut self, condition: &str, mode: Mode) -> Self {
+        let bound = bind(condition, &self.ctx.event().whole(), mode);
+        match (&mut self.on, bound) {
+            (Ok(NewWaitOn::Event { matches, filter, .. }), Ok((equality, rest))) => {
+                matches.extend(equality);
+                let rest = match (filter.take(), rest) {
+                    (Some(first), Some(rest)) => Some(format!("({}) && ({rest})", first.expr)),
+                    (first, rest) => first.map(|first| first.expr).or(rest),
+                };
+                let lenient = mode == Mode::Lenient;
+                *filter = rest.map(|expr| WaitFilter { expr, lenient });
+            }
+            (Ok(NewWaitOn::Event { .. }), Err(error)) => {
+                let (code, message) = ("BadMatch", format!("`{condition}`: {error}"));
+                self.on = Err(StepError::coded(code, message).fatal());
+            }
+            (Ok(_), _) => self.on = Err(self.no_event()),
+            (Err(_), _) => {}
+        }
+        self
+    }
+
+    /// Ends the wait of another step for the same [named
+    /// signal](Ctx::wait_for_signal_by_name), as if its time were over.
+    pub fn replacing(mut self) -> Self {
+        if let Ok(NewWaitOn::Named { replace, .. }) = &mut self.on {
+            *replace = true;
+        }
+        self
+    }
+
+    fn no_event(&self) -> StepError {
+        let message = format!("step `{}` does not wait for an event", self.step);
+        StepError::coded("BadMatch", message).fatal()
+    }
+}
+
+/// Path and encoded value of an equality, and the text of the remaining condition.
+type Bound = (Option<(String, Vec<u8>)>, Option<String>);
+
+/// Binds the run's own event in a condition.
+fn bind(condition: &str, own: &Payload, mode: Mode) -> Result<Bound, ExprError> {
+    let expr = Expr::parse(condition)?.bind("event", &Value::of(own), mode)?;
+    let Some(found) = expr.indexed_equality(WaitFilter::EVENT, mode) else {
+        return Ok((None, Some(expr.to_string())));
+    };
+    let path = found.path.to_string();
+    // The index has the texts of paths.
+    if Path::parse(&path).ok().as_ref() != Some(&found.path) {
+        return Ok((None, Some(expr.to_string())));
+    }
+    let rest = found.rest.map(|rest| rest.to_string());
+    Ok((Some((path, encoded_scalar(found.value))), rest))
 }
 
 pub(super) fn in_time(duration: Duration) -> Until {
@@ -130,6 +232,15 @@ impl<T: DeserializeOwned> FromAnswer for Option<T> {
 
     fn from_answer(step: &str, answer: Payload) -> Result<Self> {
         read(step, answer)
+    }
+}
+
+/// Answer of any wait, as it is recorded.
+impl FromAnswer for Payload {
+    type Value = Self;
+
+    fn from_answer(_step: &str, answer: Payload) -> Result<Self> {
+        Ok(answer)
     }
 }
 
@@ -171,7 +282,8 @@ impl<T: FromAnswer> Future for Wait<T> {
             }
         }
         if this.stage == Stage::Registered {
-            return Poll::Pending;
+            ready!(state.poll_answered(&this.step, cx));
+            this.stage = Stage::Answered;
         }
         let outcome = ready!(state.poll_turn(&this.step, asks, cx));
         this.stage = Stage::Over;

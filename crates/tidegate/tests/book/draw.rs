@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use tidegate::RunId;
 
-use crate::play::{Arrival, Course, Doing, Played, Story, seconds};
+use crate::play::{Arrival, Course, Doing, Played, RECORDED, Story, seconds};
 
 const WIDTH: u64 = 720;
 /// Horizontal start and end of the time axis.
@@ -96,11 +96,11 @@ impl Picture<'_> {
             let (y, caption) = (self.y + 2, caption.replace('&', "&amp;"));
             self.put(format_args!("<text x=\"16\" y=\"{y}\" class=\"c\">{caption}</text>"));
         }
-        if let Some(at) = played.released {
-            let (x, end) = (self.x(at), top + rows * ROW);
+        for (at, words) in &played.marks {
+            let (x, end) = (self.x(*at), top + rows * ROW);
             self.put(format_args!("<path d=\"M{x} {top}V{end}\" class=\"claim rel\"/>"));
             let y = top - 10;
-            self.put(format_args!("<text x=\"{x}\" y=\"{y}\" class=\"s m\">v2 released</text>"));
+            self.put(format_args!("<text x=\"{x}\" y=\"{y}\" class=\"s m\">{words}</text>"));
         }
         self.arrivals(&lines, top);
         self.y = top;
@@ -210,6 +210,10 @@ impl Picture<'_> {
     fn refused(&mut self, arrival: &Arrival, middle: u64) {
         let (x, base) = (self.x(arrival.at), middle + 4);
         let (at, word) = (x + 10.0, arrival.outcome);
+        if word == RECORDED {
+            let dot = format!("cx=\"{x}\" cy=\"{middle}\" r=\"3\" class=\"dot\"");
+            return self.put(format_args!("<circle {dot}/>"));
+        }
         self.put(format_args!("<circle cx=\"{x}\" cy=\"{middle}\" r=\"4.5\" class=\"paper\"/>"));
         self.put(format_args!("<circle cx=\"{x}\" cy=\"{middle}\" r=\"4.5\" class=\"no\"/>"));
         self.put(format_args!("<text x=\"{at}\" y=\"{base}\" class=\"s bad\">{word}</text>"));
@@ -318,6 +322,9 @@ fn letter_of(played: &Played, run: RunId) -> Option<char> {
 /// Describes the picture in words, for readers who cannot see it.
 fn describe(played: &Played) -> String {
     let mut text = format!("{}:", played.caption.replace('\n', ", "));
+    for (at, words) in &played.marks {
+        write!(text, " At {}: {words}.", seconds(*at)).unwrap();
+    }
     for line in lines(played) {
         for arrival in &line.arrivals {
             let (letter, at, told) = (arrival.letter, seconds(arrival.at), &arrival.told);
@@ -340,7 +347,8 @@ fn describe(played: &Played) -> String {
             let word = match (by, reason.as_str()) {
                 (Some(_), _) => "is replaced",
                 (None, "expired") => "expires",
-                (None, _) => "is displaced",
+                (None, "displaced") => "is displaced",
+                (None, _) => "is cancelled",
             };
             write!(text, " It {word} at {}.", seconds(*at)).unwrap();
         }

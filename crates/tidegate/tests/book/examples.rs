@@ -1,11 +1,16 @@
-//! Checks that the engine accepts the TOML definitions in the book.
+//! Checks the examples of the book: the engine accepts the TOML definitions, those in JSON are the
+//! same, and the programs in Rust are compiled.
 
-use std::{fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde_json::Value;
 use tidegate::{Action, Ctx, Flow, Pool, Workflow, testing::TestHarness};
 
-async fn nothing(_: Ctx, _: Value) -> tidegate::Result<()> {
+pub(crate) async fn nothing(_: Ctx, _: Value) -> tidegate::Result<()> {
     Ok(())
 }
 
@@ -21,17 +26,67 @@ fn tables(block: &Value, name: &str) -> Vec<Value> {
     block[name].as_array().cloned().unwrap_or_default()
 }
 
+/// Returns the pages of the controls by name.
+pub(crate) fn control_pages() -> BTreeMap<String, PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/controls");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|it| it == "md"));
+    let named = files.map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), path));
+    let overviews = ["at-a-glance.md", "combining.md"];
+    named.filter(|(name, _)| !overviews.contains(&&**name)).collect()
+}
+
+/// Returns the pools, workflows and flows in the blocks of one language, by name.
+fn definitions(page: &str, language: &str) -> BTreeMap<String, Value> {
+    let read = |block: &str| -> Vec<Value> {
+        if language == "json" {
+            return vec![serde_json::from_str(block).unwrap()];
+        }
+        let block: Value = toml::from_str(block).unwrap();
+        ["pool", "workflow", "flow"].iter().flat_map(|kind| tables(&block, kind)).collect()
+    };
+    let all = blocks(page, language).into_iter().flat_map(read);
+    all.map(|one| (one["name"].as_str().unwrap_or_default().to_owned(), one)).collect()
+}
+
+#[test]
+fn every_example_in_toml_is_there_in_json_too() {
+    for (name, path) in control_pages() {
+        let page = fs::read_to_string(&path).unwrap();
+        assert_eq!(definitions(&page, "json"), definitions(&page, "toml"), "{name}");
+    }
+}
+
+#[test]
+fn every_page_of_a_control_has_a_picture() {
+    for (name, path) in control_pages() {
+        let page = fs::read_to_string(&path).unwrap();
+        assert!(page.contains("](pictures/"), "{name}: add a story to pictures.rs");
+    }
+}
+
+#[test]
+fn every_page_with_a_program_is_compiled() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let compiled = include_str!("../../src/book.rs");
+    for folder in ["docs", "docs/concepts", "docs/controls", "docs/operate", "docs/patterns"] {
+        for entry in fs::read_dir(root.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|it| it != "md") {
+                continue;
+            }
+            let file = format!("{folder}/{}", path.file_name().unwrap().to_string_lossy());
+            let page = fs::read_to_string(&path).unwrap();
+            // An indented block is a part of a program.
+            let programs = page.lines().any(|line| line == "```rust");
+            assert!(!programs || compiled.contains(&file), "add {file} to src/book.rs");
+        }
+    }
+}
+
 #[tokio::test]
 async fn every_page_of_a_control_has_an_example_that_is_accepted() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/controls");
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.extension().is_none_or(|it| it != "md")
-            || ["at-a-glance.md", "combining.md"].contains(&name.as_str())
-        {
-            continue;
-        }
+    for (name, path) in control_pages() {
         let page = fs::read_to_string(&path).unwrap();
         assert!(!blocks(&page, "rust").is_empty(), "{name}: the page has no example in Rust");
         let mut defined = 0;

@@ -11,5 +11,7 @@ mod examples;
 mod glance;
 mod links;
 mod pairs;
+mod parts;
 mod pictures;
 mod play;
+mod refused;

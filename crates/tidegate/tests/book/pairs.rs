@@ -14,11 +14,11 @@ use crate::{
 /// Sends events to a workflow with these controls, and compares the result.
 async fn check(controls: &str, sent: Vec<Sent>, expected: Expect) {
     let definition = format!("name = \"work\"\n{controls}");
-    become_of(Setting::Workflows(vec![definition], 100), sent, expected).await;
+    become_of(Panel::new("", Setting::Workflows(vec![definition], 100), sent), expected).await;
 }
 
-async fn become_of(setting: Setting, sent: Vec<Sent>, expected: Expect) {
-    let panel = Panel { caption: String::new(), setting, sent, asked: Vec::new() };
+/// Plays a panel, and compares the result.
+pub(crate) async fn become_of(panel: Panel, expected: Expect) {
     let story = Story { title: "", until: 30_000, tick: 500, mark: 1000, panels: vec![panel] };
     expected.assert_eq(&written(&play(&story, &story.panels[0]).await));
 }
@@ -381,12 +381,11 @@ async fn with_handoff_a_singleton_is_one_within_its_version() {
     ] {
         let handoff = format!("handoff = {{ type = \"singleton\", onNewVersion = \"{rule}\" }}");
         let definition = format!("name = \"work\"\n{handoff}\n{skip}");
-        become_of(Setting::versions(definition, 1000), sent(), expected).await;
+        become_of(Panel::new("", Setting::versions(definition, 1000), sent()), expected).await;
     }
     let definition = format!("name = \"work\"\n{skip}");
     become_of(
-        Setting::versions(definition, 1000),
-        sent(),
+        Panel::new("", Setting::versions(definition, 1000), sent()),
         expect![[r#"
         a at 0 s: started; runs (a) 0 s to 6 s
         b at 0.5 s: skipped, a is live
@@ -404,8 +403,7 @@ async fn versions_share_claims_and_tokens() {
     let sent = [('a', 0, "1"), ('b', 2000, "1"), ('c', 2500, "2"), ('d', 3000, "3")];
     let sent = sent.map(|(letter, at, id)| event(letter, at, 500).id(id)).to_vec();
     become_of(
-        Setting::versions(definition, 1000),
-        sent,
+        Panel::new("", Setting::versions(definition, 1000), sent),
         expect![[r#"
         a at 0 s: started; runs (a) 0 s to 0.5 s
         b at 2 s: deduped, a was first
@@ -503,8 +501,7 @@ async fn queued_runs_of_an_older_version_fill_the_queue() {
     let definition = format!("name = \"work\"\nhandoff = {{ {handoff} }}");
     let sent = vec![event('a', 0, 3000), event('b', 500, 1000), event('c', 1500, 1000)];
     become_of(
-        Setting::versions(definition, 1000),
-        sent,
+        Panel::new("", Setting::versions(definition, 1000), sent),
         expect![[r#"
         a at 0 s: started; runs (a) 0 s to 3 s
         b at 0.5 s: queued; waits 0.5 s to 3 s; runs (b) 3 s to 4 s
@@ -512,95 +509,4 @@ async fn queued_runs_of_an_older_version_fill_the_queue() {
     "#]],
     )
     .await;
-}
-
-/// Rows about the parts of limits that are no controls of their own, each with its test here or on
-/// every store.
-const ROWS: &[(&str, &str)] = &[
-    ("queue, rateLimit", "a_newcomer_that_displaces_another_spends_its_token"),
-    ("queue, debounce", "a_refused_window_stays_open"),
-    ("queue, batch", "a_refused_buffer_loses_no_event"),
-    ("queue, singleton", "a_singleton_refuses_before_a_full_queue_does"),
-    ("queue, idempotency", "a_displaced_run_gives_back_what_it_holds"),
-    ("queue, throttle", "a_run_from_an_earlier_queue_joins_and_stays"),
-    ("queue, startWithinMs", "a_run_that_leaves_the_queue_makes_room"),
-    ("queue, priority", "a_full_queue_displaces_a_waiting_run"),
-    ("queue, handoff", "queued_runs_of_an_older_version_fill_the_queue"),
-    ("fair, priority", "inside_a_value_rank_decides"),
-    ("fair, queue", "a_bound_counts_the_runs_of_all_values"),
-    ("fair, batch", "a_bad_definition_names_the_field_the_value_and_the_rule"),
-    ("fair, throttle", "turns_at_a_throttle"),
-    ("fair, concurrency", "values_take_turns_by_weight"),
-    ("fair, startWithinMs", "a_run_that_expires_leaves_its_turn_to_the_next_of_its_value"),
-    ("fair, cancelOn", "a_cancelled_run_leaves_the_turn_to_its_value"),
-    ("cost, concurrency", "the_first_in_the_queue_waits_until_there_is_room_for_it"),
-    ("cost, throttle", "a_throttle_delays_by_the_whole_cost"),
-    ("cost, rateLimit", "a_rate_limit_spends_the_cost"),
-    ("cost, debounce", "a_fired_window_costs_its_newest_event"),
-    ("cost, batch", "a_batch_costs_the_sum_of_its_events"),
-    ("cost, priority", "a_run_with_a_better_rank_enters_the_room_that_is_left"),
-    ("cost, fair", "turns_are_counted_in_units"),
-    ("[pool](pools.md), concurrency", "gates_are_taken_in_one_order"),
-    ("pool, throttle", "workflows_share_the_meters"),
-    ("pool, rateLimit", "workflows_share_the_meters"),
-    ("pool, priority", "workflows_share_holders_and_queue"),
-    ("pool, batch", "a_bad_definition_names_the_field_the_value_and_the_rule"),
-    ("pool, queue", "a_bad_definition_names_the_field_the_value_and_the_rule"),
-    ("pool, fair", "workflows_of_a_pool_share_the_turns"),
-    ("pool, cost", "two_uses_of_one_gate_are_one"),
-    (
-        "[limits from data](limits-from-data.md), concurrency",
-        "the_newest_admitted_run_sets_the_limit_of_its_key",
-    ),
-    ("limits from data, throttle", "rates_come_from_data"),
-    ("limits from data, rateLimit", "rates_come_from_data"),
-    ("limits from data, pool", "a_bad_pool_names_the_field_the_value_and_the_rule"),
-    ("limits from data, override", "an_override_replaces_a_limit_from_data"),
-    (
-        "a [pause](../operate/overrides.md#pausing), concurrency",
-        "a_ready_run_gives_everything_back_when_its_workflow_is_paused",
-    ),
-    ("a pause, throttle", "a_paused_throttle_keeps_its_queue"),
-    ("a pause, singleton", "a_paused_run_keeps_its_run_gates_and_expires"),
-    ("a pause, startWithinMs", "a_paused_run_keeps_its_run_gates_and_expires"),
-    ("a pause, priority", "runs_that_waited_for_a_pause_start_in_their_order"),
-    ("a pause, fair", "a_pause_takes_runs_out_of_a_fair_queue"),
-    ("a pause, pool", "a_paused_pool_lets_nobody_in_and_what_is_inside_goes_on"),
-    ("a pause, a closed gate", "a_pause_and_a_closing_are_both_waited_for"),
-    ("a [closed](closing.md) gate, queue", "a_closed_gate_fills_its_queue_and_its_runs_expire"),
-    ("a closed gate, startWithinMs", "a_closed_gate_fills_its_queue_and_its_runs_expire"),
-    ("a closed gate, concurrency", "a_run_closes_the_narrow_limit_of_its_workflow"),
-    ("a closed gate, throttle", "a_throttle_that_a_run_closes_stops_first_starts"),
-    ("a closed gate, debounce", "a_closed_gate_keeps_its_folds"),
-    ("a closed gate, pool", "a_closed_pool_lets_nobody_in_until_its_time"),
-];
-
-/// Every row of the page about such a part is in the table, and its test exists.
-#[test]
-fn every_row_of_a_part_has_a_test() {
-    let page = include_str!("../../../../docs/controls/combining.md");
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut tests = include_str!("pairs.rs").to_owned();
-    tests +=
-        &std::fs::read_to_string(root.join("tidegate-server/tests/api/flow_input.rs")).unwrap();
-    for file in std::fs::read_dir(root.join("tidegate-testkit/src/behaviour")).unwrap() {
-        tests += &std::fs::read_to_string(file.unwrap().path()).unwrap();
-    }
-    for (pair, test) in ROWS {
-        assert!(page.contains(&format!("\n| {pair} |")), "no row for {pair}");
-        assert!(tests.contains(&format!("fn {test}(")), "{pair}: there is no test {test}");
-    }
-    let parts = [
-        "queue, ",
-        "fair, ",
-        "cost, ",
-        "pool, ",
-        "limits from data, ",
-        "a pause, ",
-        "a closed gate, ",
-    ];
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" |"));
-    for (pair, _) in rows.filter(|(pair, _)| parts.iter().any(|part| pair.starts_with(part))) {
-        assert!(ROWS.iter().any(|(row, _)| *row == pair), "the row {pair} names no test");
-    }
 }

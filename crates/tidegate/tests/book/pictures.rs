@@ -46,6 +46,13 @@ mod tests {
         adaptive = "adaptive",
         costs = "costs",
         limits_from_data = "limits-from-data",
+        pools = "pools",
+        closing = "closing",
+        cancel_on = "cancel-on",
+    }
+
+    pictures! { "operate":
+        overrides = "overrides",
     }
 
     pictures! { "concepts":
@@ -74,7 +81,7 @@ async fn drawn(story: Story) -> (String, Vec<String>) {
 fn work(control: &str, sent: Vec<Sent>) -> Panel {
     let definition = format!("name = \"work\"\n{control}");
     let setting = Setting::Workflows(vec![definition], 100);
-    Panel { caption: control.to_owned(), setting, sent, asked: Vec::new() }
+    Panel::new(control, setting, sent)
 }
 
 fn concurrency() -> Story {
@@ -144,12 +151,8 @@ fn priority() -> Story {
     sent.push(event('u', 65_000, 10_000));
     let definitions = ["name = \"work\"".to_owned(), format!("name = \"work\"\n{control}")];
     let caption = format!("version 1: none, version 2: {control}, one worker");
-    let panels = vec![Panel {
-        caption,
-        setting: Setting::Versions(definitions, 1, 60_000),
-        sent,
-        asked: vec![('u', 66_000)],
-    }];
+    let setting = Setting::Versions(definitions, 1, 60_000);
+    let panels = vec![Panel::new(&caption, setting, sent).asked('u', 66_000)];
     Story { title: "Priority", until: 120_000, tick: 1000, mark: 20_000, panels }
 }
 
@@ -184,7 +187,7 @@ fn handoff() -> Story {
         let control = format!("handoff = {{ type = \"singleton\", onNewVersion = \"{rule}\" }}");
         let sent = sent().map(|(letter, at, works)| event(letter, at, works)).to_vec();
         let setting = Setting::versions(format!("name = \"work\"\n{control}"), 1500);
-        Panel { caption: control, setting, sent, asked: Vec::new() }
+        Panel::new(&control, setting, sent)
     };
     let panels = vec![
         panel("supersede").asked('a', 3000),
@@ -229,12 +232,8 @@ fn fair() -> Story {
 
 fn deferred() -> Story {
     let sent = [event('a', 0, 1000).delay(2000), event('b', 1000, 2000), event('c', 2500, 1000)];
-    let panel = Panel {
-        caption: "concurrency = \"queue\"".to_owned(),
-        setting: Setting::Flow("concurrency = \"queue\"".to_owned(), &["act"]),
-        sent: sent.to_vec(),
-        asked: vec![],
-    };
+    let queue = "concurrency = \"queue\"";
+    let panel = Panel::new(queue, Setting::Flow(queue.to_owned(), &["act"]), sent.to_vec());
     Story { title: "Deferred", until: 6000, tick: 100, mark: 1000, panels: vec![panel] }
 }
 
@@ -264,16 +263,52 @@ fn limits_from_data() -> Story {
     Story { title: "Limits from data", until: 5000, tick: 100, mark: 1000, panels: vec![panel] }
 }
 
+fn pools() -> Story {
+    let pool = "name = \"gpu\"\nconcurrency = { limit = 4 }";
+    let definitions = [("chat", ""), ("index", ", cost = 2")];
+    let definitions = definitions
+        .map(|(name, cost)| format!("name = \"{name}\"\nconcurrency = {{ pool = \"gpu\"{cost} }}"));
+    let sent = [('a', 0, "index"), ('b', 200, "chat"), ('c', 500, "index"), ('d', 800, "chat")];
+    let sent = sent.into_iter().chain([('e', 1100, "index")]);
+    let sent = sent.map(|(letter, at, to)| event(letter, at, 1500).to(to)).collect();
+    let caption = "pool gpu: concurrency = { limit = 4 }\n\
+                   chat: concurrency = { pool = \"gpu\" }\n\
+                   index: concurrency = { pool = \"gpu\", cost = 2 }";
+    let panel = Panel::new(caption, Setting::Workflows(definitions.to_vec(), 100), sent);
+    let panels = vec![panel.pool(pool).asked('c', 1200)];
+    Story { title: "Pools", until: 5000, tick: 100, mark: 1000, panels }
+}
+
+fn closing() -> Story {
+    let sent = [('b', 100, 1500), ('c', 300, 1000), ('d', 3200, 1000)];
+    let sent = sent.into_iter().map(|(letter, at, works)| event(letter, at, works));
+    let sent = [event('a', 0, 800).closes(2000)].into_iter().chain(sent).collect();
+    let panels = vec![work("concurrency = { limit = 2 }", sent).asked('c', 2000)];
+    Story { title: "A closed gate", until: 6000, tick: 100, mark: 1000, panels }
+}
+
+fn cancel_on() -> Story {
+    let bought = event('x', 2000, 0).to("cart.bought").key("cart", "1");
+    let sent = [('a', 0, "1"), ('b', 500, "2")];
+    let sent = sent.map(|(letter, at, cart)| event(letter, at, 500).key("cart", cart));
+    let sent = sent.map(|sent| sent.naps(3000, 500)).into_iter().chain([bought]).collect();
+    let control = "cancelOn = { event = \"cart.bought\", match = { cart = \"cart\" } }";
+    let panels = vec![work(control, sent)];
+    Story { title: "Cancelling by events", until: 5000, tick: 100, mark: 1000, panels }
+}
+
+fn overrides() -> Story {
+    let sent = "abcdef".chars().zip(0..).map(|(letter, n)| event(letter, 100 * n, 1500));
+    let panel = work("concurrency = { limit = 3 }", sent.collect());
+    let panels = vec![panel.overridden(1000, 1).asked('d', 1200).undone(2500)];
+    Story { title: "An override and its undo", until: 5000, tick: 100, mark: 1000, panels }
+}
+
 fn policies() -> Story {
     let panel = |policy: &str| {
         let control = format!("concurrency = {policy}");
         let sent = [('a', 0), ('b', 2000), ('c', 2500)].map(|(letter, at)| event(letter, at, 3000));
-        Panel {
-            caption: control.clone(),
-            setting: Setting::Flow(control, &["act"]),
-            sent: sent.to_vec(),
-            asked: vec![],
-        }
+        Panel::new(&control, Setting::Flow(control.clone(), &["act"]), sent.to_vec())
     };
     let debounce = "{ policy = \"debounce\", periodMs = 1000 }";
     let panels = vec![
@@ -289,7 +324,7 @@ fn policies() -> Story {
 /// Returns a panel for a flow with these lines of TOML.
 fn flow(lines: &[&str], actions: &'static [&'static str], sent: Vec<Sent>) -> Panel {
     let setting = Setting::Flow(lines.join("\n"), actions);
-    Panel { caption: lines.join("   "), setting, sent, asked: Vec::new() }
+    Panel::new(&lines.join("   "), setting, sent)
 }
 
 fn append_and_respond() -> Story {

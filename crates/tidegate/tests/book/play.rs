@@ -8,8 +8,8 @@ use std::{
 
 use serde_json::{Value, json};
 use tidegate::{
-    Action, Ctx, Engine, Flow, Request, Result, RunId, StepError, Timer, Workflow, new_request,
-    testing::TestHarness,
+    Action, Ctx, Engine, Flow, GateToClose, Limited, OverrideFields, OverrideTarget, Pool, Request,
+    Result, RunId, StepError, Timer, Workflow, new_request, testing::TestHarness,
 };
 use tidegate_core::{
     flow::Verdict,
@@ -37,9 +37,49 @@ pub(crate) struct Panel {
     pub(crate) sent: Vec<Sent>,
     /// Events and times at which `why` is called for the run of the event.
     pub(crate) asked: Vec<(char, u64)>,
+    /// Pools, as TOML.
+    pools: Vec<String>,
+    /// Overrides of `work`, each with its time.
+    overrides: Vec<(u64, Over)>,
+}
+
+/// Change of an override of `work`: its `concurrency` limit, or a pause of its first starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    Limit(u32),
+    Undone,
+    Paused,
+    Resumed,
 }
 
 impl Panel {
+    pub(crate) fn new(caption: &str, setting: Setting, sent: Vec<Sent>) -> Self {
+        let (asked, pools, overrides) = (Vec::new(), Vec::new(), Vec::new());
+        Self { caption: caption.to_owned(), setting, sent, asked, pools, overrides }
+    }
+
+    pub(crate) fn pool(mut self, definition: &str) -> Self {
+        self.pools.push(definition.to_owned());
+        self
+    }
+
+    pub(crate) fn overridden(mut self, at: u64, limit: u32) -> Self {
+        self.overrides.push((at, Over::Limit(limit)));
+        self
+    }
+
+    pub(crate) fn paused(mut self, at: u64) -> Self {
+        self.overrides.push((at, Over::Paused));
+        self
+    }
+
+    /// Undoes the last override.
+    pub(crate) fn undone(mut self, at: u64) -> Self {
+        let last = self.overrides.last().map_or(Over::Paused, |(_, over)| *over);
+        self.overrides.push((at, if last == Over::Paused { Over::Resumed } else { Over::Undone }));
+        self
+    }
+
     pub(crate) fn asked(mut self, letter: char, at: u64) -> Self {
         self.asked.push((letter, at));
         self
@@ -80,6 +120,8 @@ pub(crate) struct Sent {
     naps: Option<(u64, u64)>,
     /// Whether the service refuses the first attempt. The second one is made this long after.
     refused: Option<u64>,
+    /// Whether the refusal closes the `concurrency` limit for that time.
+    closes: bool,
 }
 
 /// Creates an event that is sent at `at` and whose run works for `works`.
@@ -94,6 +136,7 @@ pub(crate) fn event(letter: char, at: u64, works: u64) -> Sent {
         delay: 0,
         naps: None,
         refused: None,
+        closes: false,
     }
 }
 
@@ -122,6 +165,10 @@ impl Sent {
         Self { refused: Some(again), ..self }
     }
 
+    pub(crate) fn closes(self, again: u64) -> Self {
+        Self { closes: true, ..self.refused(again) }
+    }
+
     fn data(&self) -> Value {
         let naps = self.naps.map(|(naps, again)| json!([naps, again]));
         let (key, value) = self.key;
@@ -130,7 +177,7 @@ impl Sent {
         let (letter, works, refused) = (self.letter, self.works, self.refused);
         json!({
             "letter": letter, "works": works, "naps": naps, "id": self.id, "refused": refused,
-            key: value,
+            "closes": self.closes, key: value,
         })
     }
 
@@ -158,6 +205,8 @@ pub(crate) struct Played {
     /// key was remembered, in milliseconds.
     pub(crate) claims: Vec<(char, u64, u64)>,
     pub(crate) released: Option<u64>,
+    /// Releases and overrides, with the time and the words beside it.
+    pub(crate) marks: Vec<(u64, String)>,
     /// Answers of `why`, with every run id replaced by `run_…`.
     pub(crate) whys: Vec<String>,
 }
@@ -188,7 +237,7 @@ type Inputs = Arc<Mutex<BTreeMap<RunId, String>>>;
 pub(crate) async fn play(story: &Story, panel: &Panel) -> Played {
     let harness = TestHarness::new();
     let inputs = Inputs::default();
-    let engine = engine(&harness, &inputs, &panel.setting).await;
+    let engine = engine(&harness, &inputs, panel).await;
     let began = harness.now();
     let mut played = Played {
         caption: panel.caption.clone(),
@@ -196,6 +245,7 @@ pub(crate) async fn play(story: &Story, panel: &Panel) -> Played {
         runs: BTreeMap::new(),
         claims: Vec::new(),
         released: None,
+        marks: Vec::new(),
         whys: Vec::new(),
     };
     let mut events = BTreeMap::new();
@@ -205,12 +255,21 @@ pub(crate) async fn play(story: &Story, panel: &Panel) -> Played {
         {
             engine.release("default", "work", 2).await.unwrap();
             played.released = Some(at);
+            played.marks.push((at, "v2 released".to_owned()));
+        }
+        for (at, over) in panel.overrides.iter().filter(|(at, _)| *at == now) {
+            played.marks.push((*at, change(&engine, *over).await));
         }
         for sent in panel.sent.iter().filter(|sent| sent.at == now) {
             let (id, verdict) = send(&engine, &panel.setting, sent).await;
             events.extend(id.map(|id| (id, sent.letter)));
-            let told = told(&verdict, &events, &played.arrivals, began);
-            let (outcome, run) = (verdict.outcome(), verdict.run());
+            let (told, outcome, run) = match &verdict {
+                Some(it) => {
+                    let told = told(it, &events, &played.arrivals, began);
+                    (told, it.outcome(), it.run())
+                }
+                None => (RECORDED.to_owned(), RECORDED, None),
+            };
             let Sent { letter, at, .. } = *sent;
             played.arrivals.push(Arrival { letter, at, label: sent.label(), told, outcome, run });
         }
@@ -229,14 +288,41 @@ pub(crate) async fn play(story: &Story, panel: &Panel) -> Played {
     played
 }
 
-async fn engine(harness: &TestHarness, inputs: &Inputs, setting: &Setting) -> Engine {
+/// Verdict on an event that starts no workflow.
+pub(crate) const RECORDED: &str = "recorded";
+
+/// Changes an override of `work`. Returns the words of the picture.
+async fn change(engine: &Engine, over: Over) -> String {
+    let of_limit = matches!(over, Over::Limit(_) | Over::Undone);
+    let target = OverrideTarget {
+        app: "default".to_owned(),
+        workflow: "work".to_owned(),
+        control: of_limit.then_some(Limited::Concurrency),
+        ..OverrideTarget::default()
+    };
+    let fields = match over {
+        Over::Limit(limit) => OverrideFields { limit: Some(limit), ..OverrideFields::default() },
+        Over::Paused => OverrideFields { paused: Some(true), ..OverrideFields::default() },
+        Over::Undone | Over::Resumed => {
+            engine.undo_override(target).await.unwrap();
+            return "undo".to_owned();
+        }
+    };
+    engine.set_override(target, fields, Some("the database is slow"), None).await.unwrap();
+    if let Over::Limit(limit) = over { format!("limit {limit}") } else { "paused".to_owned() }
+}
+
+async fn engine(harness: &TestHarness, inputs: &Inputs, panel: &Panel) -> Engine {
     let handler = || {
         let (timer, inputs) = (harness.timer(), inputs.clone());
         move |ctx: Ctx, input: Value| worked(ctx, timer.clone(), inputs.clone(), input)
     };
-    match setting {
+    match &panel.setting {
         Setting::Workflows(definitions, workers) => {
             let mut builder = harness.engine().workers(*workers);
+            for pool in &panel.pools {
+                builder = builder.pool(Pool::from_definition(toml::from_str(pool).unwrap()));
+            }
             for definition in definitions {
                 builder = builder.workflow(Workflow::from_toml(definition, handler()));
             }
@@ -265,16 +351,21 @@ async fn engine(harness: &TestHarness, inputs: &Inputs, setting: &Setting) -> En
 async fn worked(ctx: Ctx, timer: Arc<dyn Timer>, inputs: Inputs, input: Value) -> Result<()> {
     let all = if let Value::Array(all) = input { all } else { vec![input] };
     let letters = all.iter().filter_map(|it| it["letter"].as_str()).collect::<Vec<_>>().join(" ");
-    inputs.lock().unwrap().insert(ctx.run_id(), letters);
+    // Not the number of the attempt: a refusal that closes a gate does not count as one.
+    let is_first = inputs.lock().unwrap().insert(ctx.run_id(), letters).is_none();
     let works = async |step: &str, time: Option<u64>| {
         let until = timer.elapsed() + Duration::from_millis(time.unwrap_or_default());
         let sleep = timer.sleep_until(until);
         let work = ctx.step(step, || async {
             sleep.await;
-            match all[0]["refused"].as_u64().filter(|_| ctx.attempt(step) == 1) {
+            match all[0]["refused"].as_u64().filter(|_| is_first) {
                 Some(ms) => {
+                    let again = Duration::from_millis(ms);
+                    if all[0]["closes"] == true {
+                        return Err(ctx.close_gate(GateToClose::Concurrency, again));
+                    }
                     let busy = StepError::coded("Busy", "too many calls").overload();
-                    Err(busy.retry_after(Duration::from_millis(ms)))
+                    Err(busy.retry_after(again))
                 }
                 None => Ok(()),
             }
@@ -289,7 +380,11 @@ async fn worked(ctx: Ctx, timer: Arc<dyn Timer>, inputs: Inputs, input: Value) -
     Ok(())
 }
 
-async fn send(engine: &Engine, setting: &Setting, sent: &Sent) -> (Option<EventId>, Verdict) {
+async fn send(
+    engine: &Engine,
+    setting: &Setting,
+    sent: &Sent,
+) -> (Option<EventId>, Option<Verdict>) {
     if let Setting::Flow(_, actions) = setting {
         let action = if sent.to == "work" { actions[0] } else { sent.to };
         let request = new_request("work", action, sent.data()).unwrap();
@@ -297,10 +392,10 @@ async fn send(engine: &Engine, setting: &Setting, sent: &Sent) -> (Option<EventI
         let metadata = Payload::from_value(&metadata);
         let request = Request { session: Some("s".to_owned()), metadata, ..request };
         let request = request.delay(Duration::from_millis(sent.delay));
-        return (None, engine.dispatch(request).await.unwrap().verdict);
+        return (None, Some(engine.dispatch(request).await.unwrap().verdict));
     }
     let posted = engine.send(sent.to, sent.data()).await.unwrap();
-    (Some(posted.id), posted.runs.into_iter().next().unwrap().verdict)
+    (Some(posted.id), posted.runs.into_iter().next().map(|run| run.verdict))
 }
 
 /// Formats a verdict. Ids are replaced by letters, and times are in seconds.
@@ -353,6 +448,7 @@ async fn look(
                 let course = played.runs.entry(ended.id).or_default();
                 course.version = ended.version;
                 if let Ending::Cancelled { by, reason } = ended.ending {
+                    let reason = without_ids(&reason);
                     course.cancelled.get_or_insert((now, by, reason));
                 }
             }
@@ -388,11 +484,16 @@ impl Course {
 }
 
 fn without_ids(sentence: &str) -> String {
-    let mut parts = sentence.split("run_");
-    let mut text = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        text.push_str("run_…");
-        text.push_str(part.trim_start_matches(|c: char| c.is_ascii_alphanumeric()));
+    let mut text = sentence.to_owned();
+    for kind in ["run_", "evt_"] {
+        let mut parts = text.split(kind);
+        let mut shown = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            shown.push_str(kind);
+            shown.push('…');
+            shown.push_str(part.trim_start_matches(|c: char| c.is_ascii_alphanumeric()));
+        }
+        text = shown;
     }
     text
 }

@@ -11,7 +11,9 @@
 #![allow(clippy::print_stderr, reason = "a skipped test must be seen")]
 
 mod adaptive;
+mod answers;
 mod batch;
+mod beside;
 mod clock;
 mod close_gate;
 mod closing;
@@ -26,12 +28,14 @@ mod faults;
 mod handles;
 mod idempotency;
 mod idle;
+mod lifecycle;
 mod mixed_leases;
 mod priority;
 mod projections;
 mod rate_limit;
 mod reactions;
 mod refused;
+mod remote;
 mod replace;
 mod request_keys;
 mod requests;
@@ -130,8 +134,44 @@ stories! {
         a_line_is_logged_once,
         progress_is_seen_before_the_step_ends,
     }
+    remote {
+        code_elsewhere_goes_on_after_a_crash,
+        a_group_of_code_elsewhere_is_done_together,
+        progress_forgets_failures_of_the_handler,
+        a_wait_and_a_replayed_step_are_progress,
+        only_what_is_new_and_plain_is_remembered,
+        failed_attempts_outlive_a_crash,
+        a_member_is_tried_again_beside_another,
+    }
+    answers {
+        a_wait_is_answered_by_the_whole_event,
+        a_wait_has_a_condition,
+        a_kept_event_meets_the_condition,
+        an_error_keeps_its_details,
+        a_signal_by_name_has_one_waiter,
+        a_run_replaces_its_own_wait,
+        any_engine_records_steps_of_a_driven_run,
+        a_stale_lease_records_nothing,
+        a_wait_ends_while_a_call_lasts,
+        a_handler_counts_failed_attempts,
+    }
+    lifecycle {
+        the_end_of_a_run_posts_events,
+        only_events_that_trigger_are_posted,
+        end_events_outlive_a_crash,
+    }
+    beside {
+        a_failed_step_is_tried_again_beside_another,
+        a_backoff_elapses_beside_another_step,
+        a_failure_beside_another_step_is_durable,
+        waits_begin_beside_a_step,
+        an_answer_to_a_step_beside_the_wait_is_not_missed,
+        a_step_wins_its_race_on_every_replay,
+    }
     step_pools {
         steps_of_many_runs_share_a_pool,
+        more_steps_than_a_run_has_in_pools_wait_for_their_end,
+        many_steps_of_one_run_pass_a_small_pool,
         a_parked_run_frees_its_worker,
         each_attempt_passes_the_pool,
         what_never_fits_fails_the_step,

@@ -57,6 +57,34 @@ pub(crate) async fn steps_of_many_runs_share_a_pool(harness: &TestHarness) {
     assert!(!rows.iter().any(held), "a place is left");
 }
 
+/// spec L7: at most 100 steps of a run are in pools at the same time, whatever room these have; the
+/// others begin as soon as places end.
+pub(crate) async fn more_steps_than_a_run_has_in_pools_wait_for_their_end(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let chat = fan_out(&journal, 150, secs(1));
+    let engine = harness.engine().pool(gpu(200)).workflow(chat).start().await.unwrap();
+    let run = start(&engine, "chat", json!({ "n": 0 })).await;
+    harness.advance(secs(1)).await;
+    assert_eq!(journal.most("gpu"), 100);
+    harness.advance(secs(1)).await;
+    assert_eq!(journal.take().len(), 150, "the last 50 steps did not begin at the end of others");
+    assert_eq!(harness.completed(&engine, run).await.as_array().map(Vec::len), Some(150));
+    let rows = harness.store().dump().await.unwrap();
+    let held = |row: &Row| matches!(row, Row::Gate(gate) if !holders(gate).is_empty());
+    assert!(!rows.iter().any(held), "a place is left");
+}
+
+/// spec L7: 150 parallel steps of one run pass a pool with little room, without a park for each.
+pub(crate) async fn many_steps_of_one_run_pass_a_small_pool(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let chat = fan_out(&journal, 150, secs(1));
+    let engine = harness.engine().pool(gpu(3)).workflow(chat).start().await.unwrap();
+    let run = start(&engine, "chat", json!({ "n": 0 })).await;
+    harness.advance(secs(50)).await;
+    assert_eq!((journal.most("gpu"), journal.take().len()), (3, 150), "a place was idle");
+    harness.completed(&engine, run).await;
+}
+
 /// spec L7: a run that waits for a pool occupies no worker.
 pub(crate) async fn a_parked_run_frees_its_worker(harness: &TestHarness) {
     let journal = Journal::new(harness);

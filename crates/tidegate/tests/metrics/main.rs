@@ -8,6 +8,12 @@
 
 #[path = "../old_databases/code.rs"]
 mod code;
+#[path = "../old_databases/inputs.rs"]
+#[allow(dead_code, reason = "the tests of old databases use all of it")]
+mod inputs;
+#[path = "../old_databases/limits.rs"]
+#[allow(dead_code, reason = "the tests of old databases use all of it")]
+mod limits;
 #[path = "../old_databases/make.rs"]
 mod make;
 

@@ -15,6 +15,8 @@ use tidegate::{
     ServedWorkflow, Singleton, State, StepError, StreamEvent, Workflow,
 };
 
+use crate::{inputs, limits};
+
 /// The workspaces of the databases.
 pub(crate) const WORKSPACES: [&str; 2] = ["default", "other"];
 
@@ -34,7 +36,7 @@ pub(crate) enum Life {
 }
 
 impl Life {
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Made => "made",
             Self::Opened => "opened",
@@ -42,12 +44,12 @@ impl Life {
     }
 
     /// Executes a step that records which program executed it.
-    async fn mark(self, ctx: &Ctx, step: &str) -> Result<String> {
+    pub(crate) async fn mark(self, ctx: &Ctx, step: &str) -> Result<String> {
         ctx.step(step, || async { Ok(self.word().to_owned()) }).await
     }
 
     /// Executes the same step, but in the generator it never finishes.
-    async fn hang(self, ctx: &Ctx, step: &str) -> Result<String> {
+    pub(crate) async fn hang(self, ctx: &Ctx, step: &str) -> Result<String> {
         let hang = ctx.step(step, || async {
             if self == Self::Made {
                 std::future::pending::<()>().await;
@@ -60,8 +62,10 @@ impl Life {
 
 /// Returns an engine that serves all workflows, actions and reactions of the databases.
 pub(crate) fn serve(engine: EngineBuilder, life: Life) -> EngineBuilder {
-    let mut engine = engine.workspaces(WORKSPACES).flow(chat(life)).flow(desk(life));
-    for workflow in waiting(life).into_iter().chain(controlled(life)).chain(ending(life)) {
+    let mut engine =
+        limits::serve(engine, life).workspaces(WORKSPACES).flow(chat(life)).flow(desk(life));
+    let workflows = waiting(life).into_iter().chain(controlled(life)).chain(ending(life));
+    for workflow in workflows.chain(inputs::workflows(life)) {
         engine = engine.workflow(workflow);
     }
     for reaction in [copies(life), later(life), fragile(life)] {
@@ -71,7 +75,7 @@ pub(crate) fn serve(engine: EngineBuilder, life: Life) -> EngineBuilder {
 }
 
 /// Creates a workflow from a function of context, input and life.
-fn workflow<F, Fut>(name: &str, life: Life, handler: F) -> Workflow<Value, Value>
+pub(crate) fn workflow<F, Fut>(name: &str, life: Life, handler: F) -> Workflow<Value, Value>
 where
     F: Fn(Ctx, Value, Life) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Value>> + Send + 'static,
@@ -81,7 +85,7 @@ where
 
 /// Records a step, waits for the event `go` with the same `n` as the input, and records another
 /// step.
-async fn between(ctx: Ctx, input: Value, life: Life) -> Result<Value> {
+pub(crate) async fn between(ctx: Ctx, input: Value, life: Life) -> Result<Value> {
     let first = life.mark(&ctx, "first").await?;
     let go = ctx.wait_for_event::<Value>("go", "go").matching("n", &input["n"]);
     let go = go.timeout(WEEK).await?;
@@ -90,12 +94,12 @@ async fn between(ctx: Ctx, input: Value, life: Life) -> Result<Value> {
 }
 
 /// Executes one step, which hangs in the generator.
-async fn work(ctx: Ctx, input: Value, life: Life) -> Result<Value> {
+pub(crate) async fn work(ctx: Ctx, input: Value, life: Life) -> Result<Value> {
     Ok(json!([input["n"], life.hang(&ctx, "work").await?]))
 }
 
 /// Records one step and ends.
-async fn done(ctx: Ctx, input: Value, life: Life) -> Result<Value> {
+pub(crate) async fn done(ctx: Ctx, input: Value, life: Life) -> Result<Value> {
     Ok(json!([input["n"], life.mark(&ctx, "work").await?]))
 }
 

@@ -3,19 +3,24 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::{
-    row::{Ending, GateState, Phase, Row, Wait, WaitOn},
+    row::{Delivery, DeliveryEnd, Ending, Event, GateState, Phase, Row, Wait, WaitOn},
     time::Timestamp,
 };
 use tidegate_store::codec::Table;
 
+/// The step of the row of a run's first listener.
+const FIRST_LISTENER: &str = "\u{1}listener 0";
+
 /// Returns the rows of a store as text: one line for each run, gate, subscription, stream,
 /// schedule, session, API key and reply, and the number of rows of each table. Ids are left out,
-/// because each store assigns other numbers.
+/// because each store assigns other numbers, and so are the rows of the first listeners of runs,
+/// which only builds before the migration 21 write.
 pub(crate) fn describe(rows: &[Row]) -> String {
     let mut lines: Vec<String> = rows.iter().filter_map(line).collect();
     lines.sort();
     let mut tables: BTreeMap<&str, usize> = BTreeMap::new();
-    for row in rows {
+    let first = |row: &Row| matches!(row, Row::Wait(wait) if wait.step == FIRST_LISTENER);
+    for row in rows.iter().filter(|row| !first(row)) {
         *tables.entry(Table::of(row.kind()).name).or_default() += 1;
     }
     lines.extend(tables.iter().map(|(table, count)| format!("rows in {table}: {count}")));
@@ -33,6 +38,14 @@ fn line(row: &Row) -> Option<String> {
             let (ws, workflow, version) = (&run.ws, &run.workflow, run.version);
             format!("run {ws} {workflow} v{version} {}", ending(&run.ending))
         }
+        Row::Event(Event { ws, name, delivery: Some(Delivery { end, .. }), .. }) => {
+            let end = match end {
+                None => "to be delivered",
+                Some(DeliveryEnd::Delivered { .. }) => "delivered",
+                Some(DeliveryEnd::Cancelled { .. }) => "cancelled",
+            };
+            format!("event {ws} {name} {end}")
+        }
         Row::Gate(gate) => {
             let scope = gate.key.scope().expect("a gate's key can be read");
             let state = match &gate.state {
@@ -44,7 +57,7 @@ fn line(row: &Row) -> Option<String> {
                 GateState::Turns(turns) => format!("{} turns pending", turns.pending.len()),
                 GateState::Fold(fold) => format!("{} events folded", fold.count),
                 GateState::Claim(claim) => format!("claimed until {}", claim.until),
-                GateState::Share(share) => format!("turn of run {}", share.first),
+                GateState::Share(_) => "a turn".to_owned(),
             };
             let (ws, control, name) = (&scope.ws, scope.class.control(), &scope.name);
             format!("gate {ws} {control} {name} [{}] {state}", scope.key)
@@ -70,6 +83,10 @@ fn line(row: &Row) -> Option<String> {
             let flags = [key.used_at.is_some(), key.revoked_at.is_some()];
             format!("key {} {} read-only={} {flags:?}", key.id, key.name, key.read_only)
         }
+        Row::Audit(it) => {
+            let (before, after) = (it.before.is_some(), it.after.is_some());
+            format!("audit {} {} before={before} after={after}", it.ws, it.operation)
+        }
         Row::Reply(reply) => {
             let response = reply.response.as_ref().map_or("none", |response| response.as_str());
             format!("reply {} {} {response}", reply.ws, reply.id)
@@ -85,7 +102,9 @@ fn awaited(wait: &Wait) -> String {
         WaitOn::Time => format!(" time:{}", wait.step),
         WaitOn::Retry => format!(" retry:{}", wait.step),
         WaitOn::Event { name, .. } => format!(" event:{}:{name}", wait.step),
-        WaitOn::Signal { name } => format!(" signal:{}:{name}", wait.step),
+        WaitOn::Signal { name } | WaitOn::Named { name } => {
+            format!(" signal:{}:{name}", wait.step)
+        }
         WaitOn::Child { .. } => format!(" child:{}", wait.step),
         WaitOn::Before { .. } => " run".to_owned(),
     }

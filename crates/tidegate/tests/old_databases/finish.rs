@@ -19,6 +19,7 @@ use tidegate_store::{Store, check_up};
 use crate::{
     code::{Account, HOUR, Life, serve},
     content::describe,
+    inputs, limits,
     make::{LEASE, call, deduped, held, keyed},
     stores::{Opened, folder},
 };
@@ -70,6 +71,7 @@ pub(crate) async fn finish_late(opened: &Opened) {
     engine.signal(live["signalled"], "approve", json!({ "by": "bob" })).await.unwrap();
     engine.resume(live["paused"]).await.unwrap();
     engine.unblock("fragile", StreamSelection::All).await.unwrap();
+    limits::undo(&engine).await;
     go(harness, &engine).await;
     harness.advance(ENOUGH).await;
     all_ended(&before, &harness.store().dump().await.unwrap());
@@ -123,6 +125,9 @@ async fn go_on(harness: &TestHarness, engine: &Engine, live: &BTreeMap<String, R
     engine.cancel(live["undone"], "no longer wanted").await.unwrap();
     engine.unblock("fragile", StreamSelection::All).await.unwrap();
     engine.resume_schedule(held()).await.unwrap();
+    limits::leave(engine).await;
+    inputs::end(engine).await;
+    limits::undo(engine).await;
     go(harness, engine).await;
 }
 

@@ -9,6 +9,7 @@ use tidegate::{
 };
 use tidegate_core::{
     access::AccessCommand,
+    audit::Author,
     command::Command,
     definition::Definition,
     flow::Verdict,
@@ -19,7 +20,10 @@ use tidegate_core::{
 };
 use tidegate_store::commit;
 
-use crate::code::{Account, HOUR, Life, Moved, serve};
+use crate::{
+    code::{Account, HOUR, Life, Moved, serve},
+    inputs, limits,
+};
 
 /// Time at which the generator starts.
 pub(crate) const BEGINS: &str = "2026-02-02T00:10:00Z";
@@ -42,6 +46,8 @@ pub(crate) async fn fill(harness: &TestHarness, leases: &dyn Leases) {
     ended(harness, &engine).await;
     waiting(harness, &engine).await;
     controlled(&engine).await;
+    limits::fill(harness, &engine).await;
+    inputs::fill(harness, &engine).await;
     harness.advance(Duration::from_secs(60)).await;
     requests(harness, &engine).await;
     streams(&engine).await;
@@ -61,7 +67,7 @@ async fn decide(harness: &TestHarness, salt: u64, command: Command) {
 }
 
 /// Adds rows that no engine handles any more: a ready run, a cancelled run whose worker does not
-/// answer, and a bulk operation that has not started.
+/// answer, a bulk operation that has not started, and a pause that has taken no place back.
 async fn unserved(harness: &TestHarness) {
     let ws = || "default".into();
     let events = vec![new_event("completing", json!({ "n": 4 })).unwrap()];
@@ -72,6 +78,10 @@ async fn unserved(harness: &TestHarness) {
     let filter = BulkFilter { workflow: Some("swept".to_owned()), ..BulkFilter::default() };
     let what = BulkWhat::Cancel { reason: "swept".to_owned() };
     decide(harness, 103, Command::Bulk { ws: ws(), what, filter }).await;
+    let events = vec![new_event("resting", json!({ "n": 1 })).unwrap()];
+    decide(harness, 104, Command::Post { ws: ws(), events }).await;
+    let (change, by) = (Box::new(limits::rest()), Author::default());
+    decide(harness, 105, Command::Override { ws: ws(), change, by, if_epoch: None }).await;
 }
 
 /// Posts events of one name, and returns the verdict of each.
@@ -85,7 +95,12 @@ async fn post(engine: &Engine, name: &str, data: &[Value]) -> Vec<Verdict> {
 }
 
 /// Posts events of one name, and checks the outcome of each.
-async fn expect(engine: &Engine, name: &str, data: &[Value], outcomes: &[&str]) -> Vec<RunId> {
+pub(crate) async fn expect(
+    engine: &Engine,
+    name: &str,
+    data: &[Value],
+    outcomes: &[&str],
+) -> Vec<RunId> {
     let verdicts = post(engine, name, data).await;
     assert_eq!(verdicts.iter().map(Verdict::outcome).collect::<Vec<_>>(), outcomes, "{name}");
     verdicts.iter().filter_map(Verdict::run).collect()

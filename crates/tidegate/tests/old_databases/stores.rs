@@ -25,6 +25,14 @@ pub(crate) fn folder(build: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/old_databases").join(build)
 }
 
+/// Returns the number of the newest migration in the databases of one build.
+pub(crate) fn schema_of(build: &str) -> u32 {
+    let path = folder(build).join("sqlite.db");
+    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let db = rusqlite::Connection::open_with_flags(path, flags).unwrap();
+    db.query_row("select max(version) from migration", [], |row| row.get(0)).unwrap()
+}
+
 /// A store that belongs to one test, with a harness on it.
 pub(crate) struct Opened {
     pub(crate) harness: TestHarness,

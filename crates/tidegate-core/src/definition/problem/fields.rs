@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{Code, Kind, MAX_DURATION_MS, MAX_NAME_CHARS, Problems, nearest};
 use crate::{
-    expr::Formula,
+    expr::{Formula, Mode},
     flow::{
         cost::Cost,
         key_source::{self, KeySource},
@@ -204,14 +204,32 @@ impl<'a> Fields<'a> {
         self.formula_with(name, &[variable])
     }
 
-    /// Reads an optional expression with these variables.
+    /// Reads an optional expression with these variables: a text, or `{"lenient": text}`.
     pub(crate) fn formula_with(
         &mut self,
         name: &str,
         known: &[&str],
     ) -> Result<Option<Formula>, Reported> {
+        if let Some(value @ Value::Object(_)) = self.get(name) {
+            let at = self.field(name);
+            let mut fields = Fields::open(value, &at, &["lenient"], self.problems)?;
+            let Some(text) = fields.text("lenient")? else {
+                return Err(fields.missing("lenient", "an expression"));
+            };
+            return fields.parse_formula("lenient", text, Mode::Lenient, known).map(Some);
+        }
         let Some(text) = self.text(name)? else { return Ok(None) };
-        let formula = Formula::parse(text).map_err(|error| {
+        self.parse_formula(name, text, Mode::Strict, known).map(Some)
+    }
+
+    fn parse_formula(
+        &mut self,
+        name: &str,
+        text: &str,
+        mode: Mode,
+        known: &[&str],
+    ) -> Result<Formula, Reported> {
+        let formula = Formula::parse(text, mode).map_err(|error| {
             let message = format!("has an error in `{}`: {error}", shorten_text(text));
             self.error(Code::from(error.kind), name, message)
         })?;
@@ -221,7 +239,11 @@ impl<'a> Fields<'a> {
             let message = format!("has no variable `{unknown}`: {fix}");
             return Err(self.error(Code::ExpressionUnknownVariable, name, message));
         }
-        Ok(Some(formula))
+        if let Err(error) = formula.expr().check() {
+            let message = format!("fails for every event in `{}`: {error}", shorten_text(text));
+            return Err(self.error(Code::from(error.kind), name, message));
+        }
+        Ok(formula)
     }
 
     /// Returns the raw value of a field; null counts as absent.

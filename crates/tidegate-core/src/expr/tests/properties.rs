@@ -71,7 +71,7 @@ fn expression() -> impl Strategy<Value = String> {
 }
 
 /// Evaluates an expression. Returns the canonical value, or the code of the error.
-fn outcome(expr: &Expr, variables: &[(&str, Value<'_>)], mode: Mode) -> String {
+pub(super) fn outcome(expr: &Expr, variables: &[(&str, Value<'_>)], mode: Mode) -> String {
     let mut evaluator = Evaluator::new(variables, mode);
     let value = evaluator.eval(&expr.root).and_then(|value| evaluator.canonical(&value));
     value.unwrap_or_else(|error| error.code().to_owned())

@@ -63,7 +63,7 @@ fn claims_of<E>(
             let pools = Pools::default();
             let candidate = flush::candidate(scope, current, event, Origin::Arrival, pools);
             let claimed = candidate.scope(Class::Idempotency, idempotency.key.as_ref());
-            keys.extend(claimed.ok().map(|scope| GateKey::new(&scope)));
+            keys.extend(claimed.ok().flatten().map(|scope| GateKey::new(&scope)));
         }
     }
     let mut claims = BTreeSet::new();

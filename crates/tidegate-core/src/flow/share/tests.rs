@@ -174,7 +174,12 @@ impl Stage {
             let of = run.plan[0].share.as_ref().expect("every run has a value");
             of.value.to_string()[1..].parse::<usize>().expect("a number")
         };
-        let before: Vec<RunId> = self.inside().iter().map(|run| run.id).collect();
+        let mut before: Vec<RunId> = self.inside().iter().map(|run| run.id).collect();
+        if let Op::Again(n) = op {
+            // If it is inside afterwards, its value was served.
+            let left = n.checked_rem(before.len()).map(|n| before[n]);
+            before.retain(|id| Some(*id) != left);
+        }
         self.apply(op);
         let mut checkup = Checkup::without_limits();
         self.world.rows.values().for_each(|row| checkup.see(row));

@@ -9,6 +9,8 @@ import { RunLink, WorkflowLink } from '../../ui/link.mjs';
 import { State } from '../../ui/state.mjs';
 import { Time, Took } from '../../ui/time.mjs';
 import { Verdict } from '../../ui/verdict.mjs';
+import { cancelDelivery } from './deferred.mjs';
+import { Delivery, isDeferred } from './delivery.mjs';
 
 /** Maximum length of data in an address. */
 const FITS = 6000;
@@ -49,10 +51,13 @@ export function EventDetail({ id, close }) {
         <dt>Event</dt><dd><code>${event.id}</code></dd>
         <dt>Received at</dt><dd><${Time} at=${event.at} /></dd>
         ${event.ts && html`<dt>Occurred at</dt><dd><${Time} at=${event.ts} /> <span class="faint">by the sender's clock</span></dd>`}
+        ${event.deliverAt && html`<dt>Delivery</dt><dd><${Delivery} of=${event} />${event.cancelledAt && html` <span class="faint"><${Time} at=${event.cancelledAt} /></span>`}</dd>`}
         ${event.dedupeId && html`<dt>dedupeId</dt><dd><code>${event.dedupeId}</code></dd>`}
       </dl>
-      <section><h3>Verdicts</h3><${Became} event=${event} /></section>
-      <section><h3>Runs</h3><${Runs} event=${event} /></section>
+      ${isDeferred(event)
+        ? !event.cancelledAt && html`<p><button type="button" onClick=${() => cancelDelivery({ ...event, kind: 'event' }, told.again)}>Cancel …</button></p>`
+        : html`<section><h3>Verdicts</h3><${Became} event=${event} /></section>
+      <section><h3>Runs</h3><${Runs} event=${event} /></section>`}
       <section><h3>Data</h3><${Json} value=${event.data} label="Data" /></section>
       <p><a class="button" href=${to('try', { name: event.name, data: data.length < FITS ? data : undefined })}>Send again …</a></p>`}
   </${Drawer}>`;

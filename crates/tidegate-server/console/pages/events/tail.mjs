@@ -7,6 +7,7 @@ import { Search } from '../../ui/field.mjs';
 import { EventLink } from '../../ui/link.mjs';
 import { Table } from '../../ui/table.mjs';
 import { Time } from '../../ui/time.mjs';
+import { Delivery, isDeferred } from './delivery.mjs';
 import { useTail } from './use-tail.mjs';
 import { useVerdicts } from './use-verdicts.mjs';
 import { Verdicts } from './verdicts.mjs';
@@ -14,8 +15,8 @@ import { Verdicts } from './verdicts.mjs';
 /** Whether a name matches: exactly, or by a prefix with `*`. @param {string} name @param {string} asked */
 const matches = (name, asked) => (asked.endsWith('*') ? name.startsWith(asked.slice(0, -1)) : name === asked);
 
-/** @param {any} event */
-function brief({ data, dataBytes }) {
+/** Data of an event in a table row. @param {any} event */
+export function brief({ data, dataBytes }) {
   if (dataBytes !== undefined && data === undefined) return `${count(dataBytes)} bytes`;
   const text = JSON.stringify(data) ?? '';
   return text.length > 160 ? `${text.slice(0, 160)} …` : text;
@@ -47,7 +48,7 @@ export function EventTail() {
     { name: 'Received', of: (it) => html`<${Time} at=${it.at} />` },
     { name: 'Event', hide: true, of: (it) => html`<${EventLink} id=${it.id} />` },
     { name: 'Name', of: (it) => html`<b class="event-name">${it.name}</b>` },
-    { name: 'Verdicts', of: (it) => html`<${Verdicts} receipts=${verdicts(it.id)} taken=${names.some((one) => matches(it.name, one))} />` },
+    { name: 'Verdicts', of: (it) => (isDeferred(it) ? html`<${Delivery} of=${it} />` : html`<${Verdicts} receipts=${verdicts(it.id)} taken=${names.some((one) => matches(it.name, one))} />`) },
     { name: 'Data', hide: true, of: (it) => html`<span class="id soft">${brief(it)}</span>` },
   ]);
   return html`<div class="filters">

@@ -4,13 +4,11 @@ import { post, put } from '../../lib/api.mjs';
 import { plural } from '../../lib/format.mjs';
 import { confirm } from '../../ui/confirm.mjs';
 import { act } from '../../ui/toast.mjs';
+import { ENDS, endOf } from './ends.mjs';
 import { previewed } from './preview.mjs';
 
 /** @typedef {import('./override.mjs').Override} Override @typedef {Record<string, any>} Target */
 /** @typedef {'limit' | 'pause' | 'close' | 'purge'} Kind */
-
-/** Ends that can be chosen, in minutes; `''` is none, `at` is a given time. @type {[string, string][]} */
-const ENDS = [['', 'no end'], ['15', '15 min from now'], ['60', '1 h from now'], ['480', '8 h from now'], ['1440', '1 d from now'], ['at', 'at a time']];
 
 /** Numbers of a target's limit, with their labels. @param {Target} target @returns {[string, string][]} */
 const numbersOf = ({ control }) => (control === 'concurrency' ? [['limit', 'Limit']] : [['limit', 'Limit'], ['perMs', 'Per, ms'], ['burst', 'Burst']]);
@@ -49,7 +47,7 @@ export function ChangeForm({ kind, gate, target, overrides, done }) {
   const before = overrides.find((it) => JSON.stringify(it.target) === JSON.stringify(of));
   const numbers = kind === 'limit' ? numbersOf(target) : [];
   const [title, question] = texts(kind, target);
-  const until = end === '' ? undefined : end === 'at' ? at && new Date(at).toISOString() : new Date(Date.now() + Number(end) * 60_000).toISOString();
+  const until = endOf(end, at);
   const ready = (kind !== 'limit' || numbers.some(([name]) => Number(given[name]) >= 1)) && until !== '';
   /** @param {Event} event */
   async function submit(event) {

@@ -7,7 +7,7 @@ import { to } from '../../lib/route.mjs';
  *   perMs?: number, burst?: number, inside?: number, units?: number, holders?: string[], draining?: string[], tokens?: number, nextAt?: string,
  *   line?: { count: number, first: string[], since?: string, atLeast?: boolean },
  *   pending?: number, until?: string, eventId?: string, runId?: string, closed?: { until: string, by: string, at: string },
- *   fromData?: { eventId: string, limits: number[] }, overrides?: import('./override.mjs').Override[], overrideTarget?: Record<string, any>,
+ *   fairBy?: string, fromData?: { eventId: string, limits: number[] }, overrides?: import('./override.mjs').Override[], overrideTarget?: Record<string, any>,
  *   adaptive?: { limit: number, min: number, max: number, successes: number, loweredAt?: string } }} Gate
  */
 

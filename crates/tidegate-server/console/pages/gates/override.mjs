@@ -7,10 +7,11 @@ import { Badge } from '../../ui/state.mjs';
 import { Time, Until } from '../../ui/time.mjs';
 import { ChangeForm, startsOf } from './change.mjs';
 import { previewed, words } from './preview.mjs';
+import { Weights } from './weights.mjs';
 
 /**
  * @typedef {import('./gate.mjs').Gate} Gate
- * @typedef {{ target: Record<string, any>, limit?: number, perMs?: number, burst?: number, paused?: boolean, closedUntil?: string, reason?: string, author?: string, at: string, expiresAt?: string, drained?: boolean }} Override
+ * @typedef {{ target: Record<string, any>, limit?: number, perMs?: number, burst?: number, weight?: number, paused?: boolean, closedUntil?: string, reason?: string, author?: string, at: string, expiresAt?: string, drained?: boolean }} Override
  */
 
 /** Gates that a target selects, in words. @param {Record<string, any>} target */
@@ -40,6 +41,9 @@ function useOverrides(gate) {
   return [...own.map((it) => ({ ...it, drained: listed.find(is(it))?.drained })), ...others];
 }
 
+/** The limit of a gate, for all keys. @param {Record<string, any>} target */
+const limitOf = ({ key, ...rest }) => rest;
+
 /** @param {{ gate: Gate }} props */
 export function Overrides({ gate }) {
   const overrides = useOverrides(gate);
@@ -67,5 +71,6 @@ export function Overrides({ gate }) {
         ${kinds.map(([kind, text]) => html`<button type="button" onClick=${() => setForm(kind)}>${text}</button>`)}
         ${paused && html`<button type="button" onClick=${() => remove(paused.target, 'Resume?')}>Resume</button>`}
         ${overrides.length === 0 && html`<button type="button" title="restores the override before the latest change of this key" onClick=${() => undo(target.control || target.pool ? target : startsOf(target))}>Undo latest change</button>`}
-      </p>`}</section>`;
+      </p>`}
+    ${gate.fairBy && html`<${Weights} target=${limitOf(target)} by=${gate.fairBy} title=${html`<h3>Turns for each ${gate.fairBy}</h3>`} />`}</section>`;
 }

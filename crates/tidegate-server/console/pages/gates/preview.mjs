@@ -10,7 +10,7 @@ import { act } from '../../ui/toast.mjs';
 export const words = (it) =>
   it === undefined
     ? 'no override'
-    : [it.limit && `limit ${it.limit}`, it.perMs && `per ${it.perMs} ms`, it.burst && `burst ${it.burst}`, it.paused === true && 'paused', it.paused === false && 'not paused', it.closedUntil && 'closed'].filter(Boolean).join(', ');
+    : [it.limit && `limit ${it.limit}`, it.perMs && `per ${it.perMs} ms`, it.burst && `burst ${it.burst}`, it.weight && `weight ${it.weight}`, it.paused === true && 'paused', it.paused === false && 'not paused', it.closedUntil && 'closed'].filter(Boolean).join(', ');
 
 /** Fields of an override with its end. @param {{ of: Override | undefined }} props */
 const Fields = ({ of }) => html`${words(of)}${of?.closedUntil && html` until <${Time} at=${of.closedUntil} />`}${of?.expiresAt && html`, ends <${Time} at=${of.expiresAt} />`}`;
@@ -23,7 +23,7 @@ const effect = (it) => `Of the waiting runs ${it.enter}${it.atLeast ? ' or more'
 export async function previewed(change, title) {
   const seen = await act(() => change({ dryRun: true }), (it) => `Now: ${words(it.before)}. After: ${words(it.after)}.`);
   if (!seen) return false;
-  const text = html`<p>Now: <${Fields} of=${seen.before} />.</p><p>After: <${Fields} of=${seen.after} />.</p>${seen.effect && html`<p>${effect(seen.effect)}</p>`}`;
+  const text = html`<p>Now: <${Fields} of=${seen.before} />.</p><p>After: <${Fields} of=${seen.after} />.</p>${seen.effect && !seen.after?.weight && !seen.before?.weight && html`<p>${effect(seen.effect)}</p>`}`;
   if (!(await confirm({ title, text, yes: 'Apply' }))) return false;
   return Boolean(await act(() => change({}, seen.epoch), 'Override changed. Undo it in the same place.'));
 }

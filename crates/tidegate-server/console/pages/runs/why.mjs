@@ -1,9 +1,11 @@
 import { html } from '../../lib/html.mjs';
 import { to } from '../../lib/route.mjs';
-import { RunLink } from '../../ui/link.mjs';
+import { plural } from '../../lib/format.mjs';
+import { EventLink, RunLink } from '../../ui/link.mjs';
 import { Sentence } from '../../ui/sentence.mjs';
 import { Until } from '../../ui/time.mjs';
 import { keyWords } from '../gates/gate.mjs';
+import { words } from '../gates/preview.mjs';
 
 /** Number of holders listed. */
 const NAMED = 8;
@@ -16,14 +18,31 @@ function Holders({ ids }) {
 
 /** Row of a gate that the run has still to pass. @param {{ gate: any, first: boolean }} props */
 function Gate({ gate, first }) {
-  return html`<tr class=${first ? 'binds' : ''}>
+  const facts = factsOf(gate);
+  return html`<tr class=${`${first ? 'binds' : ''}${facts.length > 0 ? ' has-facts' : ''}`}>
     <td><span class=${`badge ${gate.full ? 'wait' : ''}`}>${gate.control}</span></td>
     <td><a href=${to('gates', { control: gate.control, key: gate.key })}><code>${keyWords(gate)}</code></a></td>
     <td>${gate.limit}${gate.full ? html` <b class="full-word">full</b>` : ''}</td>
     <td class="wraps"><${Holders} ids=${gate.holders} />${gate.draining?.length > 0 && html`<div class="faint">stopping: <${Holders} ids=${gate.draining} /></div>`}</td>
-    <td class="num">${gate.place ?? html`<span class="faint">–</span>`}</td>
+    <td class="num">${gate.place ?? gate.fair?.place ?? html`<span class="faint">–</span>`}</td>
     <td class="wraps">${gate.full ? html`<${Sentence} text=${gate.frees} />` : html`<span class="faint">there is room</span>`}${gate.at && html` (<${Until} at=${gate.at} />)`}</td>
-  </tr>`;
+  </tr>
+  ${facts.length > 0 && html`<tr class=${first ? 'binds' : ''}><td></td><td class="wraps facts" colspan="5">${facts.map((fact, i) => html`${i > 0 ? ' · ' : ''}${fact}`)}</td></tr>`}`;
+}
+
+/** Pool, cost, turn, adaptive value, overrides and closing of a gate, each in words. @param {any} gate @returns {any[]} */
+function factsOf({ pool, steps, cost, used, fair, adaptive, fromData, overrides, closed }) {
+  return [
+    pool && html`pool <a href=${to('gates', { pool })}>${pool}</a>`,
+    steps?.length > 0 && `for the step ${steps.join(', ')}`,
+    cost !== undefined && `takes ${plural(cost, 'unit')}`,
+    used !== undefined && `${plural(used, 'unit')} taken`,
+    fair && `${fair.value}: weight ${fair.weight} of ${fair.of}, at most ${plural(fair.ahead, 'entry', 'entries')} before it`,
+    adaptive && `adaptive from ${adaptive.min} to ${adaptive.max}, now ${adaptive.limit}`,
+    fromData && html`limit set by <${EventLink} id=${fromData.eventId} />`,
+    ...(overrides ?? []).map((/** @type {any} */ it) => html`<b>${words(it)}</b>${it.author ? ` by ${it.author}` : ''}${it.closedUntil || it.expiresAt ? html`, ends <${Until} at=${it.closedUntil ?? it.expiresAt} />` : ''}${it.reason ? `: ${it.reason}` : ''}`),
+    closed && html`<b>closed</b> by <${RunLink} id=${closed.by} />, opens <${Until} at=${closed.until} />`,
+  ].filter(Boolean);
 }
 
 /** @param {{ why: any }} props */

@@ -1,7 +1,9 @@
 // Form for the target: the name of an event, or the action that a request calls.
 import { html } from '../../lib/html.mjs';
+import { table } from '../../lib/controls.mjs';
 import { to } from '../../lib/route.mjs';
 import { actionOf, controlsOf, eventNames, takes } from '../../lib/workflows.mjs';
+import { controlsOf as sentences } from '../../ui/controls.mjs';
 import { WorkflowLink } from '../../ui/link.mjs';
 import { Badge } from '../../ui/state.mjs';
 
@@ -15,9 +17,10 @@ export const takers = (draft, workflows) =>
 /** @param {{ takers: Workflow[], draft: import('./plan.mjs').Draft }} props */
 const Takers = ({ takers, draft }) =>
   takers.length === 0
-    ? draft.kind === 'event' && draft.name ? html`<p class="faint">No workflow has the trigger <code>${draft.name}</code>: the event is recorded, and resumes runs that wait for it.</p>` : null
+    ? draft.kind === 'event' && draft.name ? html`<p class="faint">No workflow has the trigger <code>${draft.name}</code>: the event is recorded, and resumes or cancels runs that wait for it.</p>` : null
     : html`<p class="takers">${draft.kind === 'event' ? 'Starts' : 'Calls'} ${takers.map((it) => html`<span class="taker" key=${it.name}><${WorkflowLink} app=${it.app} name=${it.name} />
         ${controlsOf(it).map((control) => html`<${Badge} tone="accent">${control}</${Badge}>`)}</span>`)}</p>
+      ${takers.length === 1 && sentences(takers[0].flowControl, table.value).map((it) => html`<p class="soft" key=${it.at.join()}><b>${it.control}</b>: ${it.sentence}.</p>`)}
       ${takers.length === 1 && takers[0].description && html`<p class="soft">${takers[0].description}</p>`}`;
 
 /** @param {Props} props */

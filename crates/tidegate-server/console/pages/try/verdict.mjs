@@ -1,6 +1,6 @@
 // Describes the verdict of one workflow on an event in words.
 import { html } from '../../lib/html.mjs';
-import { keyNote } from '../../lib/format.mjs';
+import { keyNote, plural } from '../../lib/format.mjs';
 import { RunLink, WorkflowLink } from '../../ui/link.mjs';
 import { State } from '../../ui/state.mjs';
 import { Time, Until } from '../../ui/time.mjs';
@@ -45,5 +45,6 @@ export const VerdictLine = ({ it, dry }) =>
 /** All verdicts on one event; an event without a matching workflow has one too. @param {any} event @returns {Verdict[]} */
 export function verdictsOf(event) {
   if (event.deduped) return [{ outcome: 'deduped', detail: 'duplicate event' }];
-  return event.runs.length > 0 ? event.runs : [{ outcome: 'recorded', detail: 'no matching workflow' }];
+  const detail = event.cancelled > 0 ? `cancelled ${plural(event.cancelled, 'run')} by cancelOn` : 'no matching workflow';
+  return event.runs.length > 0 ? event.runs : [{ outcome: 'recorded', detail }];
 }

@@ -11,7 +11,8 @@ import { say } from '../../ui/toast.mjs';
 const LABELS = /** @type {Record<string, string>} */ ({
   limit: 'limit', perMs: 'per, ms', burst: 'burst', periodMs: 'period, ms', maxWaitMs: 'max wait, ms',
   maxSize: 'max size', timeoutMs: 'timeout, ms', maxBytes: 'max bytes', shiftMs: 'shift, ms',
-  startWithinMs: 'start within, ms', withinMs: 'within, ms', 'queue.maxWaiting': 'max waiting',
+  startWithinMs: 'start within, ms', withinMs: 'within, ms', 'queue.maxWaiting': 'max waiting', cost: 'cost',
+  'fair.defaultWeight': 'default weight', 'adaptive.min': 'adaptive, min', 'adaptive.max': 'adaptive, max',
 });
 
 /** Copy of a definition with other numbers in one control. @param {any} definition @param {Control} control @param {Record<string, string>} given */
@@ -22,11 +23,15 @@ function changed(definition, { at, numbers }, given) {
   const it = at.reduce((part, name) => part[name], next);
   for (const name of numbers) {
     const [part, inner] = name.split('.');
-    if (given[name] === '') delete it[part];
+    if (given[name] === '' && part === 'fair') it.fair = without(it.fair, inner);
+    else if (given[name] === '') delete it[part];
     else it[part] = inner ? { ...it[part], [inner]: number(given[name]) } : number(given[name]);
   }
   return next;
 }
+
+/** @param {Record<string, any>} it @param {string} field */
+const without = (it, field) => Object.fromEntries(Object.entries(it).filter(([name]) => name !== field));
 
 /** Number of a control as text; of an inner field by `part.inner`. @param {any} it @param {string} name */
 const valueAt = (it, name) => String(name.split('.').reduce((part, field) => part?.[field], it) ?? '');

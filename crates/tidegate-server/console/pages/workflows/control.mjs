@@ -4,12 +4,14 @@ import { useFetched } from '../../lib/data.mjs';
 import { count, plural } from '../../lib/format.mjs';
 import { busiest } from '../../lib/live.mjs';
 import { go, to } from '../../lib/route.mjs';
+import { path } from '../../ui/controls.mjs';
 import { Pool } from '../../ui/pool.mjs';
 import { Badge } from '../../ui/state.mjs';
 import { useFound } from '../gates/find.mjs';
 import { gateAddress, idOf, isBusy } from '../gates/gate.mjs';
 import { Lanes } from '../gates/lanes.mjs';
 import { useLinger } from '../gates/linger.mjs';
+import { Weights } from '../gates/weights.mjs';
 import { Change } from './change.mjs';
 
 /** Number of gates fetched per control, and number of gates drawn. */
@@ -47,6 +49,7 @@ export function ControlCard({ control, workflow, folding, changeable, again }) {
     ${!changes && html`<p class="lead">${sentence}.</p>`}
     ${it.pool && html`<${Pool} name=${it.pool} control=${name} />`}
     ${changes && html`<${Change} ...${{ control, workflow }} done=${() => { setChanges(false); again(); }} close=${() => setChanges(false)} />`}
+    ${it.fair && !it.pool && !changes && (it.key === undefined || typeof slotOf(it) === 'string') && html`<${Weights} target=${limitOf(control, workflow)} by=${path(it.fair.by)} />`}
     ${has && html`<p class="soft num">${whole.looking ? 'Loading the gate …' : told(name, gates, folding, Boolean(fetched.value?.next) && !behind)}</p>`}
     ${shown.length > 0 && html`<${Lanes} gates=${shown} label=${`Gates: ${sentence}`} chosen=${null} brief workflows=${[workflow]} open=${(/** @type {Gate} */ gate) => go(gateAddress(gate))} />
 `}
@@ -59,9 +62,14 @@ export function ControlCard({ control, workflow, folding, changeable, again }) {
 function mine({ control, it }, gate) {
   if (it.pool || gate.pool) return gate.pool === it.pool;
   if (control !== 'concurrency') return true;
-  const path = Array.isArray(it.key) ? it.key.join('.') : (it.key ?? '');
-  return (gate.slot ?? '') === path;
+  return (gate.slot ?? '') === (slotOf(it) ?? '');
 }
+
+/** Target of the overrides of a limit. @param {Control} control @param {{ app: string, name: string }} workflow */
+const limitOf = ({ control, it }, { app, name }) => ({ app, workflow: name, control, span: it.span === 'run' ? 'run' : undefined, path: slotOf(it) });
+
+/** Path of a limit's key as gates and overrides spell it. @param {any} it */
+const slotOf = ({ key }) => (Array.isArray(key) ? key.join('.') : key);
 
 /** Busiest gates; each keeps its position while it is busy. @param {Gate[]} gates */
 function useFew(gates) {

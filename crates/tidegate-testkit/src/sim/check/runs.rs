@@ -4,7 +4,7 @@ use tidegate_core::{
     command::{Answer, Command},
     row::{
         Begun, Ended, Ending, Event, Listener, ListenerEffect, Phase, Purpose, Row, RowKey, Run,
-        Step, StepKind, WaitOn,
+        Span, Step, StepKind, WaitOn,
     },
     run::{listen::MAX_INBOX, wait::encoded},
 };
@@ -175,7 +175,7 @@ pub(super) fn i33(look: &Look<'_>, _: &History) -> Checked {
         for run in look.state.runs().filter(|run| run.ws == event.ws) {
             let Some(old) = look.before(run.id.seq) else { continue };
             for wait in run.waits.iter().filter(|wait| old.waits.contains(wait)) {
-                let WaitOn::Event { name, matches } = &wait.on else { continue };
+                let WaitOn::Event { name, matches, .. } = &wait.on else { continue };
                 let all = matches
                     .iter()
                     .all(|(path, value)| encoded(&event.data, path).as_ref() == Some(value));
@@ -375,6 +375,35 @@ pub(super) fn i66(look: &Look<'_>, _: &History) -> Checked {
         let first = run.started && !before.is_some_and(|before| before.started);
         if first && run.purpose == Purpose::Ordinary && look.state.is_paused(run) {
             return Err(format!("{} has started, although `{}` is paused", run.id, run.workflow));
+        }
+    }
+    Ok(())
+}
+
+/// An unstarted run of a paused workflow holds no turn and no executing place, and waits in no queue
+/// behind its throttle, once the chore of the pause has looked at it (spec L25).
+pub(super) fn i96(look: &Look<'_>, _: &History) -> Checked {
+    let ended = |key: &RowKey| matches!(key, RowKey::Chore(_));
+    let chore_ended = look.deltas.iter().any(|delta| ended(&delta.key) && delta.after.is_none());
+    if look.state.takes_back() {
+        return Ok(());
+    }
+    let changed = look.deltas.iter().filter_map(|delta| delta.after.as_ref()?.as_run());
+    let all = look.state.runs().filter(|_| chore_ended);
+    for run in changed.chain(all) {
+        let goes_on = match run.phase {
+            Phase::Ready => true,
+            Phase::Queued { .. } => {
+                run.entered > run.kept()
+                    || run.plan.get(run.entered).is_some_and(|need| {
+                        need.span != Span::Run && !look.state.is_closed(&need.gate)
+                    })
+            }
+            Phase::Driven | Phase::Waiting | Phase::Paused | Phase::Stopping => false,
+        };
+        let ordinary = !run.started && run.purpose == Purpose::Ordinary;
+        if goes_on && ordinary && look.state.is_paused(run) {
+            return Err(format!("the start of {} is paused, and it has gone on: {run:?}", run.id));
         }
     }
     Ok(())

@@ -1,0 +1,190 @@
+//! Operations that the server carries out for an app: sleeps, waits, calls of functions, requests.
+
+use std::{collections::BTreeMap, pin::Pin, sync::Arc, time::Duration};
+
+use axum::body::Bytes;
+use reqwest::{
+    Method,
+    header::{
+        CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
+    },
+};
+use serde_json::{Value, json, value::RawValue};
+use tidegate::{MAX_VALUE_BYTES, NewRecord, Result, StepError, StepKind, WorkflowRef};
+use tidegate_core::{definition::Definition, json::Payload, run::record::Until};
+use tidegate_store::{Clock as _, SystemClock};
+
+use super::{
+    PROTOCOL,
+    execute::{Execution, Failure, Member, Turn, failed},
+    fault::quote,
+    opcode::{EventWait, Fetch, Invocation, Opcode, SignalWait},
+};
+use crate::call::{Exchange, Exchanged, asked_delay};
+
+/// Maximum time without a byte of the response to a request for an app.
+const SILENCE: Duration = Duration::from_secs(5 * 60);
+
+impl Execution {
+    /// Begins an operation that the server carries out.
+    pub(super) fn wait(
+        self: Arc<Self>,
+        member: Member,
+        opcode: Opcode,
+    ) -> Pin<Box<dyn Future<Output = Turn> + Send>> {
+        match opcode {
+            Opcode::Sleep(until) => Box::pin(self.sleep(member.step, until)),
+            Opcode::Event(wait) => Box::pin(self.wait_for_event(member.step, wait)),
+            Opcode::Signal(wait) => Box::pin(self.wait_for_signal(member.step, wait)),
+            Opcode::Invoke(call) => Box::pin(self.invoke(member.step, call)),
+            Opcode::Fetch(fetch) => Box::pin(self.fetch(member, *fetch)),
+            Opcode::Ran(_)
+            | Opcode::Threw(_)
+            | Opcode::Failed(_)
+            | Opcode::Planned
+            | Opcode::Complete(_)
+            | Opcode::Discover => unreachable!("these are no operations of the server"),
+        }
+    }
+
+    /// Ends a wait. Its answer is recorded already; the error of one that could not begin is not.
+    async fn ended(self: Arc<Self>, id: String, kind: StepKind, result: Result<Payload>) -> Turn {
+        match result {
+            Ok(value) => Turn::Recorded(vec![NewRecord { id, kind, result: Ok(value) }]),
+            Err(error) => self.record(vec![failed(id, kind, &error)]).await,
+        }
+    }
+
+    async fn sleep(self: Arc<Self>, step: String, until: Until) -> Turn {
+        let slept = match until {
+            Until::At(at) => self.ctx.sleep_until(&step, at),
+            Until::In(ms) => self.ctx.sleep(&step, Duration::from_millis(ms)),
+        };
+        let slept = self.ctx.timed(slept).await;
+        self.ended(step, StepKind::Sleep, slept.map(|()| Payload::null())).await
+    }
+
+    async fn wait_for_event(self: Arc<Self>, step: String, wait: EventWait) -> Turn {
+        let EventWait { name, filter, until } = wait;
+        let mut waiting = self.ctx.wait_for_event::<Box<RawValue>>(&step, name).whole_event();
+        if let Some(filter) = filter {
+            waiting = waiting.only_if_lenient(&filter);
+        }
+        if let Some(until) = until {
+            waiting = waiting.until(until);
+        }
+        let event = self.ctx.timed(waiting).await;
+        self.ended(step, StepKind::Event, event.and_then(payload)).await
+    }
+
+    async fn wait_for_signal(self: Arc<Self>, step: String, wait: SignalWait) -> Turn {
+        let SignalWait { name, replaces, until } = wait;
+        let mut waiting = self.ctx.wait_for_signal_by_name::<Box<RawValue>>(&step, name);
+        if replaces {
+            waiting = waiting.replacing();
+        }
+        if let Some(until) = until {
+            waiting = waiting.until(until);
+        }
+        let signal = self.ctx.timed(waiting).await;
+        self.ended(step, StepKind::Signal, signal.and_then(payload)).await
+    }
+
+    async fn invoke(self: Arc<Self>, step: String, call: Invocation) -> Turn {
+        let Invocation { function, data, until } = call;
+        let target = self.target(&function);
+        let data = serde_json::from_str::<Box<RawValue>>(data.as_str());
+        let data = data.expect("a payload is JSON");
+        let mut waiting = self.ctx.invoke(&step, &target, data);
+        if let Some(until) = until {
+            waiting = waiting.until(until);
+        }
+        let value = self.ctx.timed(waiting).await;
+        self.ended(step, StepKind::Invoke, value.and_then(|value| payload(Some(value)))).await
+    }
+
+    /// Returns the workflow of a function. An unknown function is left to the engine, whose refusal
+    /// is the step's error.
+    fn target(&self, function: &str) -> WorkflowRef<Box<RawValue>, Box<RawValue>> {
+        let is_named = |definition: &Definition| {
+            let remote = definition.remote.as_ref().filter(|it| it.protocol == PROTOCOL);
+            remote.is_some_and(|it| it.settings.get("functionId") == Some(&json!(function)))
+        };
+        match self.ctx.find_definition(is_named) {
+            Some(definition) => WorkflowRef::named(&definition.name).app(&definition.app),
+            None => WorkflowRef::named(function),
+        }
+    }
+
+    /// Makes a request for the app. A failure of the network, and a refusal that may pass, is an
+    /// attempt that has failed.
+    async fn fetch(self: Arc<Self>, member: Member, fetch: Fetch) -> Turn {
+        let model = fetch.model;
+        let exchanged = match self.exchange(fetch) {
+            Ok(exchange) => self.ctx.busy(self.client.calls.exchange(exchange)).await,
+            Err(error) => Err(error),
+        };
+        let value =
+            exchanged.and_then(|it| if model { model_answer(&it) } else { Ok(response(&it)) });
+        let value = value
+            .and_then(|value| Ok(Payload::parse(value.to_string().as_bytes(), MAX_VALUE_BYTES)?));
+        match value {
+            Ok(value) => {
+                let (id, kind) = (member.step, StepKind::Run);
+                self.record(vec![NewRecord { id, kind, result: Ok(value) }]).await
+            }
+            Err(error) => Turn::Failed(member, Failure { error, uncaught: false }),
+        }
+    }
+
+    fn exchange(&self, fetch: Fetch) -> Result<Exchange> {
+        let Fetch { url, method, headers, body, .. } = fetch;
+        let url = self.client.calls.vetted(&url)?;
+        let method = method.parse::<Method>().map_err(|error| StepError::from(error).fatal())?;
+        let headers = headers.into_iter().filter_map(|(name, value)| {
+            Some((name.parse::<HeaderName>().ok()?, HeaderValue::from_str(&value).ok()?))
+        });
+        let headers: HeaderMap = headers.filter(|(name, _)| !OWN.contains(name)).collect();
+        let (body, silence) = (Bytes::from(body), SILENCE);
+        Ok(Exchange { method, url, headers, body, silence, max_bytes: MAX_VALUE_BYTES })
+    }
+}
+
+/// Returns an answer as it is recorded; null after the time-out.
+fn payload(answer: Option<Box<RawValue>>) -> Result<Payload> {
+    let text = answer.as_ref().map_or("null", |answer| answer.get());
+    Ok(Payload::parse(text.as_bytes(), usize::MAX)?)
+}
+
+/// Headers of a request that belong to the connection, and not to the app.
+const OWN: [HeaderName; 4] = [HOST, CONTENT_LENGTH, CONNECTION, TRANSFER_ENCODING];
+
+/// Returns a response as the value of the step, whatever its status is.
+fn response(exchanged: &Exchanged) -> Value {
+    let Exchanged { status, headers, body } = exchanged;
+    let headers: BTreeMap<&str, &str> = headers
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
+        .collect();
+    let body = String::from_utf8_lossy(body);
+    json!({ "status_code": status.as_u16(), "headers": headers, "body": body })
+}
+
+/// Returns the answer of a language model.
+fn model_answer(exchanged: &Exchanged) -> Result<Value> {
+    let Exchanged { status, headers, body } = exchanged;
+    let text = String::from_utf8_lossy(body);
+    if status.is_success() {
+        return serde_json::from_str(&text).map_err(|error| {
+            StepError::coded("BadAnswer", format!("the answer of the model is not JSON: {error}"))
+        });
+    }
+    let message = format!("the model answered {status}: {}", quote(&text));
+    let error = StepError::coded("ModelRefused", message);
+    let passes = status.is_server_error() || [408, 409, 429].contains(&status.as_u16());
+    Err(match asked_delay(headers, SystemClock.now()) {
+        _ if !passes => error.fatal(),
+        Some(delay) => error.retry_after(delay),
+        None => error,
+    })
+}

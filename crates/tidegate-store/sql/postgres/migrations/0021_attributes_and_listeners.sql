@@ -1,0 +1,5 @@
+-- Events have further members, such as their user, as a JSON object.
+alter table event add column attributes text collate "C";
+-- Runs are found by the values of their first listener (`cancelOn`, `waitsFor`).
+alter table run add column listens bigint;
+create index run_listens on run (listens, seq) where listens is not null;

@@ -2,6 +2,7 @@
 
 use std::{
     ops::Range,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -10,9 +11,14 @@ use tidegate::{Engine, OverrideFields, OverrideTarget};
 
 use super::{
     Arguments, loads,
-    rig::{Bench, Flow, WIDE},
+    rig::{Bench, Flow, Rig, WIDE},
 };
-use crate::{figures::Figures, stores::Kind};
+use crate::{
+    figures::Figures,
+    limits,
+    stores::{Kind, Opened},
+    workload::Recorder,
+};
 
 /// Number of overrides of `W12.overrides`, the most that a workspace may have.
 const OVERRIDES: u64 = 10_000;
@@ -21,7 +27,7 @@ const OVERRIDES: u64 = 10_000;
 const VALUES: u64 = 50;
 
 /// One measurement.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timed {
     /// 64 clients start runs, and workers drive them.
     Drive,
@@ -92,12 +98,15 @@ pub(super) async fn pairs(
     figures: &mut Figures,
     kind: Kind,
 ) -> anyhow::Result<()> {
-    for pair in PAIRS.iter().filter(|pair| arguments.wants(pair.name)) {
+    for pair in &PAIRS {
         let without = format!("{}.without", pair.name);
         for round in 0..arguments.repeat {
             let both = [(pair.name, pair.with, pair.overrides), (&*without, pair.without, false)];
             let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
             for (workload, flow, overridden) in order.map(|n| both[n]) {
+                if !arguments.wants(workload) {
+                    continue;
+                }
                 let mut bench = Bench::new(kind, 0).await?;
                 if overridden {
                     override_keys(&bench.rig.engine, 0..OVERRIDES).await?;
@@ -108,12 +117,54 @@ pub(super) async fn pairs(
                 };
                 let took;
                 (bench, took) = time(arguments, bench, pair, flow, n).await?;
-                loads::count(figures, kind, workload, &bench.rig, n);
-                figures.throughput(kind.name(), workload, n, took, Value::Null);
+                let counts = loads::count(figures, kind, workload, &bench.rig, n);
+                figures.throughput(kind.name(), workload, n, took, counts);
                 bench.close().await?;
+                replay(arguments, figures, (kind, workload), pair, flow, n).await?;
             }
         }
     }
+    Ok(())
+}
+
+/// Runs one workload again and records its changes, then measures the time to write the same changes
+/// without an engine.
+async fn replay(
+    arguments: &Arguments,
+    figures: &mut Figures,
+    (kind, workload): (Kind, &str),
+    pair: &Pair,
+    flow: Flow,
+    n: usize,
+) -> anyhow::Result<()> {
+    let opened = Opened::new(kind).await?;
+    let recorder = Arc::new(Recorder::new(opened.store.clone()));
+    let mut rig = Rig::new(recorder.clone(), 0).await?;
+    let mut before = Vec::new();
+    let _registered = recorder.take();
+    if pair.timed == Timed::Drain {
+        rig.load(flow, n, 1, pair.key).await?;
+        before = recorder.take();
+    }
+    if pair.timed != Timed::Start {
+        rig = rig.with_workers(arguments.workers).await?;
+    }
+    if pair.timed != Timed::Drain {
+        rig.start(flow, n, 64, pair.key).await?;
+    }
+    if pair.timed != Timed::Start {
+        rig.meter.ended(n).await;
+    }
+    rig.engine.shutdown().await;
+    drop(rig);
+    opened.close().await?;
+    let all = recorder.take();
+    let place = Opened::new(kind).await?.into_raw();
+    place.write(&before).await?;
+    let took = place.write(&all).await?;
+    place.close().await?;
+    let name = format!("{workload}.replay");
+    figures.throughput(limits::peer(kind), &name, n, took, Value::Null);
     Ok(())
 }
 
@@ -154,15 +205,28 @@ async fn ended(bench: Bench, began: Instant, n: usize) -> anyhow::Result<(Bench,
     Ok((bench, took))
 }
 
-/// Overrides the limit of each of these keys.
+/// Overrides the limit of each of these keys, by concurrent clients, so that changes share commits.
 async fn override_keys(engine: &Engine, keys: Range<u64>) -> anyhow::Result<()> {
-    for key in keys {
-        let target = json!({
-            "workflow": WIDE, "control": "concurrency", "path": "k", "key": key,
-        });
-        let target: OverrideTarget = serde_json::from_value(target)?;
-        let fields = OverrideFields { limit: Some(2_000_000), ..OverrideFields::default() };
-        engine.set_override(target, fields, None, None).await?;
+    const CLIENTS: usize = 256;
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|client| {
+            let (engine, own) = (engine.clone(), keys.clone().skip(client).step_by(CLIENTS));
+            tokio::spawn(async move {
+                for key in own {
+                    let target = json!({
+                        "workflow": WIDE, "control": "concurrency", "path": "k", "key": key,
+                    });
+                    let target: OverrideTarget = serde_json::from_value(target)?;
+                    let fields =
+                        OverrideFields { limit: Some(2_000_000), ..OverrideFields::default() };
+                    engine.set_override(target, fields, None, None).await?;
+                }
+                anyhow::Ok(())
+            })
+        })
+        .collect();
+    for client in clients {
+        client.await??;
     }
     Ok(())
 }

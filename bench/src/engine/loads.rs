@@ -235,16 +235,24 @@ impl Load<'_> {
     }
 
     fn count(&self, figures: &mut Figures, workload: &str, rig: &Rig, n: usize) {
-        count(figures, self.kind, workload, rig, n);
+        let _counts = count(figures, self.kind, workload, rig, n);
     }
 }
 
-/// Stores the counts of the meter, divided by `n`, as figures of the workload.
-pub(super) fn count(figures: &mut Figures, kind: Kind, workload: &str, rig: &Rig, n: usize) {
+/// Stores the counts of the meter, divided by `n`, as figures of the workload. Returns them.
+pub(super) fn count(
+    figures: &mut Figures,
+    kind: Kind,
+    workload: &str,
+    rig: &Rig,
+    n: usize,
+) -> Value {
     let n = f64::from(u32::try_from(n).unwrap_or(u32::MAX));
-    for (what, count) in rig.meter.counts() {
-        figures.keep(kind.name(), &format!("{workload}.{what}"), count / n);
+    let each = rig.meter.counts().map(|(what, count)| (what, count / n));
+    for (what, count) in each {
+        figures.keep(kind.name(), &format!("{workload}.{what}"), count);
     }
+    each.into_iter().map(|(what, count)| (what.to_owned(), json!(count))).collect()
 }
 
 /// W7: claims and finishes the first runs of a backlog, for several sizes of the backlog.

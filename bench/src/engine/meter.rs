@@ -33,6 +33,9 @@ pub(crate) struct Meter {
     commits: AtomicU64,
     /// Number of reads outside transactions.
     reads: AtomicU64,
+    /// Number of decisions of transactions: more than one of a transaction if its first reads were
+    /// not enough.
+    decisions: AtomicU64,
     /// Number of all store calls, heartbeats included.
     calls: AtomicU64,
     /// Number of transactions, whether they write or not: all of them lock rows.
@@ -76,6 +79,7 @@ impl Meter {
             rows: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             reads: AtomicU64::new(0),
+            decisions: AtomicU64::new(0),
             calls: AtomicU64::new(0),
             locking: AtomicU64::new(0),
             ended: AtomicU64::new(0),
@@ -92,26 +96,28 @@ impl Meter {
 
     /// Resets the counters that `counts` returns.
     pub(crate) fn reset(&self) {
-        for count in [&self.rows, &self.commits, &self.reads] {
+        for count in [&self.rows, &self.commits, &self.reads, &self.decisions] {
             count.store(0, Ordering::Relaxed);
         }
         *self.began.lock().unwrap_or_else(PoisonError::into_inner) = so_far();
     }
 
-    /// Returns the row writes, transactions, reads, microseconds of processor time and allocations
-    /// of this process since `reset`.
-    pub(crate) fn counts(&self) -> [(&'static str, f64); 5] {
+    /// Returns the row writes, transactions, reads, decisions, microseconds of processor time and
+    /// allocations of this process since `reset`.
+    pub(crate) fn counts(&self) -> [(&'static str, f64); 6] {
         let count = |of: &AtomicU64| {
             f64::from(u32::try_from(of.load(Ordering::Relaxed)).unwrap_or(u32::MAX))
         };
         let began = *self.began.lock().unwrap_or_else(PoisonError::into_inner);
         let now = so_far();
         let [cpu, allocations] = [0, 1].map(|n| now[n] - began[n]);
-        let [rows, commits, reads] = [&self.rows, &self.commits, &self.reads].map(count);
+        let counted = [&self.rows, &self.commits, &self.reads, &self.decisions];
+        let [rows, commits, reads, decisions] = counted.map(count);
         [
             ("rows", rows),
             ("commits", commits),
             ("reads", reads),
+            ("decisions", decisions),
             ("cpu", cpu),
             ("allocations", allocations),
         ]
@@ -147,11 +153,14 @@ impl Meter {
 #[async_trait]
 impl Store for Meter {
     async fn transact(&self, reads: ReadSet, mut decide: Decide) -> Result<(), StoreError> {
+        let decisions = Arc::new(AtomicU64::new(0));
+        let decided = decisions.clone();
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.locking.fetch_add(1, Ordering::Relaxed);
         let changed = Arc::new(Mutex::new(Changed::default()));
         let made = changed.clone();
         let counted = Box::new(move |snapshot| {
+            decided.fetch_add(1, Ordering::Relaxed);
             let decision = decide(snapshot);
             if let Decision::Apply(changes) = &decision {
                 *made.lock().unwrap_or_else(PoisonError::into_inner) = Changed::of(changes);
@@ -159,6 +168,7 @@ impl Store for Meter {
             decision
         });
         self.inner.transact(reads, counted).await?;
+        self.decisions.fetch_add(decisions.load(Ordering::Relaxed), Ordering::Relaxed);
         self.committed(&changed.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(())
     }

@@ -120,6 +120,8 @@ struct Counts {
     /// Whether the next error, up to the end of its answer, is not forwarded to the client.
     swallow: bool,
     swallowing: bool,
+    /// Whether no further answer is forwarded.
+    swallow_all: bool,
 }
 
 async fn pass(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
@@ -128,7 +130,7 @@ async fn pass(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     let counts = Arc::new(Mutex::new(Counts::default()));
-    let back = tokio::spawn(backward(from_server, to_client, counts.clone()));
+    let back = tokio::spawn(backward(from_server, to_client, shared.clone(), counts.clone()));
     let fault = forward(from_client, to_server, &shared, &counts).await;
     match fault {
         // No further answers are forwarded, because they would reveal the outcome.
@@ -159,7 +161,7 @@ async fn forward(
     loop {
         let message = message(&mut from).await?;
         let commit = is_commit(&message);
-        let fault = if commit { shared.next.lock().unwrap().take() } else { None };
+        let fault = if commit { take_fault(shared, counts) } else { None };
         match fault {
             None => {}
             Some(Fault::CutAfter) => {
@@ -180,6 +182,14 @@ async fn forward(
         count(&message, shared, &mut counts.lock().unwrap());
         to.write_all(&message).await.ok()?;
     }
+}
+
+/// Takes the fault of a COMMIT. From a cut on, no answer is forwarded.
+fn take_fault(shared: &Shared, counts: &Mutex<Counts>) -> Option<Fault> {
+    let mut counts = counts.lock().unwrap();
+    let fault = shared.next.lock().unwrap().take();
+    counts.swallow_all = fault == Some(Fault::CutAfter);
+    fault
 }
 
 /// Forwards the remaining messages of the flight of a COMMIT, up to the Sync.
@@ -214,15 +224,22 @@ fn count(message: &[u8], shared: &Shared, counts: &mut Counts) {
     }
 }
 
-/// Forwards answers, except one that is withheld by `swallow`.
-async fn backward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, counts: Arc<Mutex<Counts>>) {
+/// Forwards answers, except one that is withheld by `swallow`. An error before a COMMIT that is to
+/// be cut is withheld, too: the server sends it at once, and it would reveal the outcome.
+async fn backward(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    shared: Arc<Shared>,
+    counts: Arc<Mutex<Counts>>,
+) {
     while let Some(message) = message(&mut from).await {
         let swallowed = {
             let mut counts = counts.lock().unwrap();
-            if message[0] == b'E' && std::mem::take(&mut counts.swallow) {
+            let reveals = || *shared.next.lock().unwrap() == Some(Fault::CutAfter);
+            if message[0] == b'E' && (std::mem::take(&mut counts.swallow) || reveals()) {
                 counts.swallowing = true;
             }
-            let swallowed = counts.swallowing;
+            let swallowed = counts.swallowing || counts.swallow_all;
             if message[0] == b'Z' {
                 counts.answered += 1;
                 counts.swallowing = false;

@@ -46,7 +46,8 @@ pub(crate) const CONTROL: Control = Control {
     check,
     // It has no gate. A condition that cannot be fixed rejects the input when it arrives.
     plan: |candidate, _| {
-        for entry in &candidate.workflow().cancel_on {
+        let entries = candidate.workflow().cancel_on.iter();
+        for entry in entries.filter(|entry| entry.condition.is_some()) {
             let bound = entry.listener(candidate.event);
             let control = CONTROL.name;
             bound.map_err(|reason| Stop::Refused(Verdict::Rejected { control, reason }))?;

@@ -162,13 +162,6 @@ impl Scope {
         Order { group, whole, pooled: self.class.is_pooled() }
     }
 
-    /// Returns the scope of the share of one value of `fair` at this gate.
-    fn share(&self, gate: &GateKey, value: &Key) -> Scope {
-        // The gate is named by a digest, because its own key may have the maximum size.
-        let slot = HEXLOWER.encode(&Sha256::digest(gate.as_bytes())[..16]);
-        Scope { class: Class::Share, slot, key: value.clone(), ..self.clone() }
-    }
-
     /// Returns the pool that the gate belongs to; none for a gate of a workflow.
     pub fn pool(&self) -> Option<&str> {
         self.class.is_pooled().then_some(&*self.name)
@@ -216,7 +209,7 @@ impl GateKey {
     /// Returns the key of the share of one value of `fair` at this gate; none if this is not the
     /// key of a gate.
     pub fn share(&self, value: &Key) -> Option<GateKey> {
-        Some(GateKey::new(&self.scope()?.share(self, value)))
+        Some(FairGate::new(self)?.share(value))
     }
 
     /// Returns the common prefix of the keys of all gates of one class.
@@ -280,6 +273,33 @@ impl GateKey {
         let (_, rest) = take_part(&self.0)?;
         let class = rest.first()?;
         Class::ALL.into_iter().find(|known| *known as u8 == *class)
+    }
+}
+
+/// Decoded key of a gate with `fair`, and what the keys of its shares have in common.
+#[derive(Debug)]
+pub struct FairGate {
+    /// The decoded key.
+    pub scope: Scope,
+    shares: Vec<u8>,
+}
+
+impl FairGate {
+    /// Decodes a gate key; `None` for bytes that are not one.
+    pub fn new(gate: &GateKey) -> Option<Self> {
+        let scope = gate.scope()?;
+        let mut shares = GateKey::prefix(&scope.ws, Class::Share, &scope.app, &scope.name);
+        // The gate is named by a digest, because its own key may have the maximum size.
+        let slot = HEXLOWER.encode(&Sha256::digest(gate.as_bytes())[..16]);
+        push_part(&mut shares, slot.as_bytes());
+        Some(Self { scope, shares })
+    }
+
+    /// Returns the key of the share of one value.
+    pub fn share(&self, value: &Key) -> GateKey {
+        let mut bytes = self.shares.clone();
+        value.encode_into(&mut bytes);
+        GateKey(bytes.into())
     }
 }
 

@@ -13,6 +13,7 @@ mod ending;
 mod event;
 mod gate;
 mod given;
+mod hex;
 mod list;
 mod meter;
 mod planned;
@@ -36,7 +37,9 @@ pub use closed::Closed;
 pub use def::{Def, Engine, Epoch, LogHead, Occurred, Schedule};
 pub use ending::Ending;
 pub use event::{Delivery, DeliveryEnd, Event, Item, Kind, Receipt, Signal, WaitPath, WaitRow};
-pub use gate::{Claim, Class, Fold, Gate, GateKey, GateState, Hold, Order, Part, Scope, Slots};
+pub use gate::{
+    Claim, Class, FairGate, Fold, Gate, GateKey, GateState, Hold, Order, Part, Scope, Slots,
+};
 pub(crate) use given::Number;
 pub use given::{Given, GivenLimit, Numbers};
 pub use list::{Row, RowKey, RowKind};

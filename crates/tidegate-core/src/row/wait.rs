@@ -107,6 +107,7 @@ pub struct Listener {
     /// The path, or several joined paths, of the values that the event must have.
     pub path: String,
     /// The encoded values, fixed at admission.
+    #[serde(with = "super::hex")]
     pub value: Vec<u8>,
     /// The number at the admission. Events with a lower number have no effect.
     pub since: Seq,
@@ -117,6 +118,7 @@ pub struct Listener {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// What an event does.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub effect: ListenerEffect,
     /// Whether stores find the run by [`Run::listens`](super::Run::listens). Any other listener has
     /// a row in the index of waits: all but the first of a run, and all of a run that was admitted
@@ -145,10 +147,11 @@ impl Listener {
 }
 
 /// Effect of an event on a run that has a listener for it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ListenerEffect {
     /// The event cancels the run (`cancelOn`).
+    #[default]
     Cancel,
     /// The event enters the run's inbox, where a later wait finds it (`waitsFor`).
     Keep {

@@ -20,7 +20,8 @@ use crate::{
     id::{ChoreId, EventId, RunId, Seq},
     reads::{BLOCK, Change, Count, Found, Latch, Mode, ReadSet, Scan, Snapshot},
     row::{
-        Def, Epoch, Event, Gate, GateKey, Phase, Place, Rank, Row, RowKey, RowKind, Run, Workspace,
+        Def, Epoch, Event, FairGate, Gate, GateKey, Phase, Place, Rank, Row, RowKey, RowKind, Run,
+        Workspace,
     },
     time::Timestamp,
 };
@@ -64,6 +65,8 @@ pub struct Draft {
     redefined: BTreeMap<Workspace, Arc<Catalog>>,
     /// Gates that the current command has freed and not handed on yet.
     freed: Vec<GateKey>,
+    /// The last gate of [`Draft::fair_gate`]: most transactions concern only one.
+    fair: RefCell<Option<(GateKey, Arc<FairGate>)>>,
 }
 
 /// The runs of a gate's queue that were read or added, in order.
@@ -126,9 +129,22 @@ impl Draft {
         let (changed, undo) = (BTreeMap::new(), Vec::new());
         let redefined = BTreeMap::new();
         let (probed, expected, freed) = (None, Arc::default(), Vec::new());
-        let kinds = BTreeSet::new();
+        let (kinds, fair) = (BTreeSet::new(), RefCell::default());
         let (used, salt) = (0, 0);
-        Self { base, changed, kinds, undo, used, salt, probed, expected, queues, redefined, freed }
+        Self {
+            base,
+            changed,
+            kinds,
+            undo,
+            used,
+            salt,
+            probed,
+            expected,
+            queues,
+            redefined,
+            freed,
+            fair,
+        }
     }
 
     /// Creates a probing draft, which records the reads of its commands.
@@ -336,9 +352,8 @@ impl Draft {
     /// Whether a row does not exist. Unlike [`Draft::row`], a probing draft does not assume so for
     /// a row that was not read.
     pub fn is_absent<E>(&self, key: &RowKey) -> Decided<bool, E> {
-        let absent = self.row(key)?.is_none();
-        let read = self.changed.contains_key(key) || self.base.rows.contains_key(key);
-        Ok(absent && read)
+        let read = || self.changed.contains_key(key) || self.base.rows.contains_key(key);
+        Ok(self.row(key)?.is_none() && read())
     }
 
     /// Makes sure that the transaction holds a latch.
@@ -358,6 +373,15 @@ impl Draft {
             Some(Row::Gate(gate)) => Ok(Some(gate)),
             _ => Ok(None),
         }
+    }
+
+    /// Decodes the key of a gate with `fair`; none if it is not the key of a gate.
+    pub(crate) fn fair_gate(&self, key: &GateKey) -> Option<Arc<FairGate>> {
+        let mut last = self.fair.borrow_mut();
+        if last.as_ref().is_none_or(|(known, _)| known != key) {
+            *last = Some((key.clone(), Arc::new(FairGate::new(key)?)));
+        }
+        last.as_ref().map(|(_, gate)| gate.clone())
     }
 
     /// Returns a run that has not ended.

@@ -29,8 +29,13 @@ const RETURNED_AT_ONCE: usize = 256;
 /// was admitted when it was.
 fn weight<E>(draft: &Draft, need: &PlannedGate) -> Decided<Option<u32>, E> {
     let Some(share) = &need.share else { return Ok(None) };
-    let Some(scope) = need.gate.scope() else { return Ok(None) };
-    Ok(draft.catalog(&scope.ws)?.weight(&scope, &share.value))
+    let Some(gate) = draft.fair_gate(&need.gate) else { return Ok(None) };
+    Ok(draft.catalog(&gate.scope.ws)?.weight(&gate.scope, &share.value))
+}
+
+/// Returns the key of the share of one value at a gate.
+fn key(draft: &Draft, gate: &Gate, value: &Key) -> Option<GateKey> {
+    draft.fair_gate(&gate.key).map(|gate| gate.share(value))
 }
 
 /// Position of a run that joins a queue by its value, and whether it has moved another run.
@@ -48,7 +53,7 @@ pub(super) fn join<E>(
     need: &PlannedGate,
 ) -> Decided<Option<Joined>, E> {
     let (Some(weight), Some(of)) = (weight(draft, need)?, &need.share) else { return Ok(None) };
-    let Some(key) = gate.key.share(&of.value) else { return Ok(None) };
+    let Some(key) = key(draft, gate, &of.value) else { return Ok(None) };
     let now = gate.state.served().unwrap_or_default();
     gate.state.set_served(Some(now));
     let fresh = Share { base: now, first: run.id.seq, rank: run.rank };
@@ -107,7 +112,7 @@ fn promote<E>(
 ) -> Decided<Option<(Place, Costs)>, E> {
     let of = run.plan.get(run.entered).and_then(|need| need.share.as_ref());
     let Some(ShareOf { value, number: Some(number) }) = of else { return Ok(None) };
-    let Some(key) = gate.key.share(value) else { return Ok(None) };
+    let Some(key) = key(draft, gate, value) else { return Ok(None) };
     let mut missing = Missing::default();
     let share = missing.note(draft.gate(&key).map(Option::<&Gate>::cloned))?.flatten();
     let next = missing.note(draft.behind(gate, *number, 1))?.unwrap_or_default();
@@ -153,7 +158,7 @@ pub(super) fn give_up<E>(draft: &mut Draft, gate: &mut Gate) -> Decided<Option<(
         let Some(run) = run else { continue };
         let need = run.plan.get(run.entered);
         let value = need.and_then(|need| need.share.as_ref()).map(|share| &share.value);
-        let key = value.filter(|_| place.tag().is_some()).and_then(|value| gate.key.share(value));
+        let key = value.filter(|_| place.tag().is_some()).and_then(|value| key(draft, gate, value));
         if let Some(key) = &key {
             missing.note(draft.gate(key).map(|_| ()))?;
         }

@@ -79,11 +79,13 @@ pub enum Rule {
     Deliveries,
     /// spec I95: an adaptive limit grows in time, and no run knows of a later change than its row.
     Adaptive,
+    /// spec I97: no two waits of a workspace are for the same name.
+    Names,
 }
 
 impl Rule {
     /// All rules, in the order of their numbers.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Limits,
         Self::Phases,
         Self::Holds,
@@ -110,6 +112,7 @@ impl Rule {
         Self::Shares,
         Self::Deliveries,
         Self::Adaptive,
+        Self::Names,
     ];
 
     /// Returns the rule's number.
@@ -151,6 +154,7 @@ impl Rule {
                 ("I73", "a step is in a pool only while its run is driven, or queued for it")
             }
             Self::Adaptive => ("I95", "an adaptive limit has counted no more than its calls"),
+            Self::Names => ("I97", "no two waits of a workspace are for the same name"),
             Self::Shares => ("I70", "of each value that waits, the first run has its tag"),
             Self::Deliveries => {
                 ("I91", "a deferred event that waits has a chore that is due at its time")

@@ -6,6 +6,8 @@
 
 mod adaptive;
 mod admit;
+mod closing;
+mod events;
 mod fields;
 mod gates;
 mod meter;
@@ -18,7 +20,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use adaptive::{Adapted, Calls};
-use fields::{holds, key_of, text};
+use events::Listener;
+pub use events::Wanted;
+use fields::{holds, text};
 use meter::Meter;
 pub use overrides::{Keys, Override, Target};
 pub use steps::{Ask, Entry};
@@ -63,7 +67,8 @@ enum State {
     Line,
     Ready,
     Driven(u128),
-    Sleeping(Time),
+    /// Until a time, or until an event alone.
+    Waiting(Option<Time>),
     Ended(&'static str),
 }
 
@@ -97,9 +102,14 @@ struct Run {
     stopping: Option<u128>,
     /// The time at which the run expires if it has not started.
     expires: Option<Time>,
-    /// The event that cancels the run: its name, the path and value that it must have, and the
-    /// last time at which it counts.
-    cancels: Option<(String, String, String, Option<Time>)>,
+    /// The events that cancel the run or enter its inbox.
+    listeners: Vec<Listener>,
+    /// The names and data of the events that wait to be consumed.
+    inbox: Vec<(String, Value)>,
+    /// The step that waits for an event.
+    awaits: Option<(String, Wanted)>,
+    /// The events that ended waits, by step; null if their time was over.
+    answers: Vec<(String, Value)>,
     /// Whether another run was cancelled for this one.
     replaced: bool,
     /// Whether the run replaced another one by `restart`, or the holder by `latest`: it is queued
@@ -111,7 +121,7 @@ struct Run {
 
 impl Run {
     fn wakes_at(&self) -> Option<Time> {
-        if let State::Sleeping(until) = self.state { Some(until) } else { None }
+        if let State::Waiting(until) = self.state { until } else { None }
     }
 
     fn is_expired(&self, now: Time) -> bool {
@@ -179,6 +189,8 @@ pub struct Reference {
     /// Whether any limit is fair.
     any_fair: bool,
     overrides: Vec<Override>,
+    /// The gates that runs have closed, and until when.
+    closed: BTreeMap<Place, Time>,
 }
 
 /// A pool with a limit on runs.
@@ -218,17 +230,7 @@ impl Reference {
     /// Posts an event, or calls an action by its full name.
     pub fn post(&mut self, name: &str, data: &Value) -> Vec<(String, Told)> {
         self.delivered.push(fields::number_of(data));
-        for run in 0..self.runs.len() {
-            let of = self.runs[run].cancels.as_ref().filter(|_| self.alive(run));
-            let is_for = of.is_some_and(|(event, path, value, until)| {
-                let in_time = until.is_none_or(|until| self.now <= until);
-                event == name && in_time && key_of(data, path).as_ref() == Some(value)
-            });
-            if is_for {
-                self.cut(run);
-                self.settle();
-            }
-        }
+        self.reach(name, data);
         // The results of the conditions of all triggers for the event; none for one that failed.
         let matches = |known: &String| {
             let triggers = self.current(known).get("triggers").and_then(Value::as_array);
@@ -310,9 +312,7 @@ impl Reference {
 
     /// Puts a driven run to sleep (spec G2).
     pub fn sleep(&mut self, run: Ordinal, time: Time) {
-        self.requeue(run);
-        self.aside.clear();
-        self.runs[run].state = State::Sleeping(self.now + time);
+        self.rest(run, Some(self.now + time));
         self.settle();
     }
 
@@ -355,7 +355,7 @@ impl Reference {
         let turns = runs.clone().filter_map(|run| self.turn_due(run));
         let patience = runs.filter_map(|run| Some(self.leaves_at(run)?.0));
         let deferred = self.deferred.iter().map(|(due, ..)| *due);
-        let ends = self.override_ends();
+        let ends = self.override_ends().into_iter().chain(self.closed.values().copied());
         asleep.chain(folds).chain(turns).chain(patience).chain(deferred).chain(ends).min()
     }
 
@@ -373,6 +373,7 @@ impl Reference {
     /// Processes everything that is due, in the order of due times.
     pub fn sweep(&mut self) {
         self.expire_overrides();
+        self.open_gates();
         self.settle();
         loop {
             let folds = self.folds.iter().enumerate().filter(|(_, fold)| fold.blocked.is_none());
@@ -389,7 +390,7 @@ impl Reference {
             match kind {
                 0 => drop(self.flush(n)),
                 1 => self.leave(n),
-                2 => self.requeue(n),
+                2 => self.wake(n, &Value::Null),
                 _ => {
                     let (_, name, data) = self.deferred.remove(n);
                     self.post(&name, &data);
@@ -407,7 +408,7 @@ impl Reference {
             State::Folding => "none",
             State::Line | State::Ready => "queued",
             State::Driven(_) => "running",
-            State::Sleeping(_) => "waiting",
+            State::Waiting(_) => "waiting",
             State::Ended(how) => how,
         };
         self.runs.iter().map(state).collect()

@@ -264,6 +264,24 @@ fn a_deferred_event_sets_the_limit_of_an_event_delivered_before_it() {
     agree(vec![window], Vec::new(), ops);
 }
 
+/// spec L12, L19: a fold whose own number lowers the limit waits until the gate is empty. Before, the
+/// gate seemed to have room, and the sweep tried the fold again without end.
+#[test]
+fn a_refused_fold_that_lowers_the_limit_waits_until_the_gate_is_empty() {
+    let window = json!({
+        "name": "w0", "debounce": { "periodMs": 10 },
+        "concurrency": {
+            "limit": { "from": "c", "min": 1, "max": 3 }, "queue": { "maxWaiting": 0 },
+        },
+    });
+    let post = Op::Post { name: "w0", a: Field::One, b: Field::One };
+    let mut ops = vec![Op::Tick(20); 13];
+    // The limits are 3 of the first two events and 1 of the third.
+    (ops[2], ops[5], ops[7]) = (post.clone(), post.clone(), Op::Lease(2));
+    (ops[9], ops[11], ops[12]) = (post, Op::Complete(0), Op::Complete(0));
+    agree(vec![window], Vec::new(), ops);
+}
+
 fn agree(definitions: Vec<Value>, later: Vec<Value>, ops: Vec<Op>) {
     let case = Case { definitions, later, ops, fair: false };
     if let Err(difference) = check(&case) {

@@ -66,6 +66,8 @@ pub(super) struct Flow {
     awaited: BTreeMap<Seq, RunId>,
     waits: BTreeMap<RowKey, RunId>,
     paths: BTreeMap<(Workspace, String, String), RunId>,
+    /// The run that waits for each name.
+    names: BTreeMap<(Workspace, String), RunId>,
     /// Number of staged rows according to the run, minus the number of rows read.
     staged: BTreeMap<Seq, i64>,
     batches: BTreeMap<Seq, RunId>,
@@ -251,6 +253,12 @@ impl Flow {
             }
         }
         for wait in &run.waits {
+            if let WaitOn::Named { name } = &wait.on {
+                let other = self.names.insert((run.ws.clone(), name.clone()), run.id);
+                report.check(Rule::Names, other.is_none(), || {
+                    format!("{} and {other:?} wait for the signal `{name}`", run.id)
+                });
+            }
             match &wait.on {
                 WaitOn::Event { .. } | WaitOn::Named { .. } => {
                     if let Some((topic, first)) = wait::indexed(&wait.on) {

@@ -8,7 +8,7 @@ use crate::{
     row::{
         Class, Engine, Epoch, Event, Gate, GateKey, GateState, Hold, Kind, LogHead, Phase,
         PlannedGate, Rank, Receipt, RowKey, Run, Scope, Slots, Source, Span, Stream,
-        StreamEventRow, Subscription,
+        StreamEventRow, Subscription, Wait, WaitOn,
     },
     time::Timestamp,
 };
@@ -191,6 +191,20 @@ fn a_row_that_says_something_else_is_found() {
     assert_eq!(run(|run| run.phase = Phase::Waiting), ["I3", "I27", "I32"]);
     assert_eq!(run(|run| run.entered = 0), ["I3", "I4"]);
     assert_eq!(run(|run| run.staged = 2), ["I47"]);
+    let named = |run: &mut Run| {
+        let on = || WaitOn::Named { name: "door".to_owned() };
+        let wait = |step: &str| Wait {
+            step: step.to_owned(),
+            on: on(),
+            until: None,
+            within_ms: None,
+            pool: None,
+            since: Seq(8),
+        };
+        run.waits = vec![wait("a"), wait("b")];
+    };
+    // The waits are not in the index, either.
+    assert_eq!(run(named), ["I4", "I4", "I4", "I97"]);
     assert_eq!(run(|run| run.ws = "other".into()), ["I44", "I44"]);
     let crowd = |row: &mut Row| {
         if let Row::Gate(Gate { state: GateState::Slots(slots), .. }) = row {

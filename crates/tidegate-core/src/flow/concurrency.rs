@@ -83,7 +83,8 @@ pub(super) const CONTROL: Control = Control {
     },
     queue: |definition, scope| {
         let limit = of_gate(definition, scope).next()?;
-        Some(Bounded { queue: limit.queue?, has_cost: limit.cost.is_some() })
+        let by_data = limit.cost.is_some() || matches!(limit.limit, Amount::From(_));
+        Some(Bounded { queue: limit.queue?, by_data })
     },
     fair: |definition, scope| of_gate(definition, scope).find_map(|limit| limit.fair.as_ref()),
     adaptive: |definition, scope| of_gate(definition, scope).find_map(|limit| limit.adaptive),

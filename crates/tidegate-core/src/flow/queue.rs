@@ -43,14 +43,15 @@ pub struct Queue {
 pub(crate) struct Bounded {
     /// The settings.
     pub queue: Queue,
-    /// Whether the limit has a cost, so that a run may take more than one unit.
-    pub has_cost: bool,
+    /// Whether it depends on the data of a run if it enters: by a cost, or because the run brings
+    /// another limit.
+    pub by_data: bool,
 }
 
 impl Bounded {
     /// The bound of a gate at which each run takes one unit.
     pub(crate) fn of_one(queue: Queue) -> Bounded {
-        Bounded { queue, has_cost: false }
+        Bounded { queue, by_data: false }
     }
 }
 
@@ -259,7 +260,7 @@ fn refuses<E>(draft: &Draft, gate: &Gate, slots: &Slots, fold: &GateKey) -> Deci
     let current = entry.and_then(|entry| entry.current.as_ref());
     let bound =
         current.and_then(|current| (control::owner(scope.class).queue)(&current.workflow, &scope));
-    let Some(Bounded { queue, has_cost }) = bound else {
+    let Some(Bounded { queue, by_data }) = bound else {
         // These refuse while they are busy, by their mode. A run that is being stopped does not
         // count. Other gates do not refuse: the bound was removed.
         let by_mode = matches!(scope.class, Class::Singleton | Class::Policy);
@@ -269,9 +270,10 @@ fn refuses<E>(draft: &Draft, gate: &Gate, slots: &Slots, fold: &GateKey) -> Deci
     if waiting(draft, gate, queue.max_waiting)? < queue.max_waiting {
         return Ok(false);
     }
-    // The cost of the run is not known yet. It is at most the limit if the gate is empty.
+    // The data of the run is not read here. Whatever its cost and its limit, it enters an empty
+    // gate.
     let empty = slots.holders.is_empty() && !gate::is_closed(draft, gate)?;
-    let room = empty || (!has_cost && gate::has_room(draft, gate)?);
+    let room = empty || (!by_data && gate::has_room(draft, gate)?);
     Ok(slots.head.is_some() || !room)
 }
 

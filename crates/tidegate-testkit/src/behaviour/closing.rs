@@ -2,7 +2,6 @@
 
 use serde_json::json;
 use tidegate_core::{
-    command::{Answer, Command, Refusal},
     flow::{
         Verdict,
         close::{GateToClose, MAX_CLOSE_MS, NewClose},
@@ -11,7 +10,7 @@ use tidegate_core::{
     observe::gates::{self, GateFilter, GateView},
     overrides::OverrideChange,
     row::{GateState, Row, Run},
-    run::record::{NewWait, NewWaitOn, Record, Recorded, Then, Until},
+    run::record::{NewWait, NewWaitOn, Recorded, Then, Until},
 };
 use tidegate_store::{look, why};
 
@@ -27,32 +26,20 @@ async fn shared(world: &World, limit: u32) {
     }
 }
 
-/// Reports that a run closes a gate for this time.
-async fn report(world: &World, run: &Run, new: NewClose, then: Then) -> Result<Recorded, Refusal> {
-    let engine = run.owner.expect("the run is leased");
-    let report = Record { closes: vec![new], ..Record::new(run.id.seq, engine, run.fence, then) };
-    let known = Box::new(run.clone());
-    match world.run(Command::Record { known, report }).await? {
-        Answer::Recorded(recorded) => Ok(recorded),
-        other => panic!("unexpected answer to a report: {other:?}"),
-    }
-}
-
 fn for_ms(gate: impl Into<GateToClose>, ms: u64) -> NewClose {
     NewClose { gate: gate.into(), until: Until::In(ms), max_ms: MAX_CLOSE_MS }
 }
 
 /// Closes a gate; the run goes on.
 async fn close(world: &World, run: &Run, gate: impl Into<GateToClose>, ms: u64) {
-    let recorded = report(world, run, for_ms(gate, ms), Then::Continue).await;
-    assert_eq!(recorded, Ok(Recorded::GoOn));
+    world.close_gate(run, for_ms(gate, ms)).await;
 }
 
 /// Closes a gate; the run tries again when it opens.
 async fn close_and_wait(world: &World, run: &Run, gate: impl Into<GateToClose>, ms: u64) {
     let (step, on) = ("call".to_owned(), NewWaitOn::Deferred { attempt: u32::MAX });
     let wait = NewWait { step, on, until: Some(Until::In(ms)) };
-    let recorded = report(world, run, for_ms(gate, ms), Then::Suspend(vec![wait])).await;
+    let recorded = world.try_close_gate(run, for_ms(gate, ms), Then::Suspend(vec![wait])).await;
     assert_eq!(recorded, Ok(Recorded::LetGo));
 }
 
@@ -159,7 +146,7 @@ pub async fn the_later_end_wins_within_the_maximum(world: &World) {
     assert_eq!(ready(world).await, [waiting]);
     let far = world.now().plus_ms(365 * 24 * 60 * 60 * 1000);
     let most = NewClose { gate: "api".into(), until: Until::At(far), max_ms: 60_000 };
-    report(world, &first, most, Then::Continue).await.expect("the lease is valid");
+    world.close_gate(&first, most).await;
     let waiting = sent(world, "index", "a").await;
     world.tick(59_999).await;
     assert_eq!(ready(world).await, []);
@@ -198,7 +185,8 @@ pub async fn a_report_without_the_lease_closes_nothing(world: &World) {
     shared(world, 2).await;
     let lost = world.drive("chat", json!({ "k": "a" })).await;
     world.lose(lost.owner.unwrap()).await;
-    let refused = report(world, &lost, for_ms("api", 5000), Then::Continue).await.unwrap_err();
+    let refused =
+        world.try_close_gate(&lost, for_ms("api", 5000), Then::Continue).await.unwrap_err();
     assert_eq!(refused.code(), "fenced");
     let next = sent(world, "index", "a").await;
     assert_eq!(ready(&world.engine(2)).await, [lost.id, next]);

@@ -7,10 +7,11 @@ use serde_json::Value;
 
 use super::{
     Fold, Item, Ordinal, Place, Reference, Run, State, Stop, Time, Told,
+    events::listeners,
     fields::{
-        cancelling, cost, count, entries, from_data, holds, key_from, limit_name, limits,
-        meter_place, metered, meters, ms, place, policy, policy_name, policy_place, pool_place,
-        scoped, source, text, uses, version,
+        cost, count, entries, from_data, holds, key_from, limit_name, limits, meter_place, metered,
+        meters, ms, place, policy, policy_name, policy_place, pool_place, scoped, source, text,
+        uses, version,
     },
 };
 
@@ -268,7 +269,10 @@ impl Reference {
             started: false,
             stopping: None,
             expires: None,
-            cancels: None,
+            listeners: Vec::new(),
+            inbox: Vec::new(),
+            awaits: None,
+            answers: Vec::new(),
             replaced: false,
             in_place: false,
             window: None,
@@ -402,7 +406,7 @@ impl Reference {
         it.costs = each.collect::<Option<_>>().expect("checked at the arrival");
         it.admitted = self.now;
         it.expires = ms(&def, "startWithinMs").map(|ms| self.now + ms);
-        it.cancels = cancelling(&def, data, self.now);
+        it.listeners = listeners(&def, data, self.now);
         it.state = State::Line;
         it.in_place = policy_name(&def) == Some("restart");
         if id.is_none() {

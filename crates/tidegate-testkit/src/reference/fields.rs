@@ -232,17 +232,3 @@ pub(super) fn policy_place(def: &Value, data: &Value) -> Option<Place> {
     let key = key_from(data, &kind)?;
     Some(place(&text(def, "flow")?, "policy", Some(format!("{kind} {key}"))))
 }
-
-/// Returns the event that cancels a run of this data, with the path and the value that it must
-/// have, and the last time at which it counts (spec L29).
-pub(super) fn cancelling(
-    def: &Value,
-    data: &Value,
-    now: Time,
-) -> Option<(String, String, String, Option<Time>)> {
-    let entry = def.get("cancelOn")?;
-    let (theirs, own) = entry["match"].as_object()?.iter().next()?;
-    let value = key_of(data, own.as_str()?)?;
-    let until = ms(entry, "withinMs").map(|ms| now + ms);
-    Some((text(entry, "event")?, theirs.clone(), value, until))
-}

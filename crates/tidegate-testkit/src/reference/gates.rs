@@ -96,10 +96,11 @@ impl Reference {
         let inside = (0..self.runs.len()).filter(|&run| self.holds(run, place));
         let inside: Vec<i128> = inside.map(|run| self.cost_at(run, place)).collect();
         let limit = limits(def).into_iter().find(|limit| limit_name(limit) == place.control);
-        // The cost of the run is known only when it is made.
-        let costs = limit.is_some_and(|limit| limit.get("cost").is_some());
+        // The cost of the run, and a limit from its data, are known only when it is made.
+        let unknown = |it: &Value| it.get("cost").is_some() || it["limit"].is_object();
+        let unknown = limit.is_some_and(unknown);
         let limit = limit.map_or(1, |limit| self.limit_at(place, limit));
-        let fits = !costs && inside.iter().sum::<i128>() < limit;
+        let fits = !unknown && inside.iter().sum::<i128>() < limit;
         let fits = !self.is_closed(place) && (inside.is_empty() || fits);
         waiting >= most && (waiting > 0 || !fits)
     }

@@ -145,6 +145,7 @@ impl Reference {
         let (owner, control) = (place.owner.clone(), &place.control);
         closing(&Self::target_of(place), key)
             || (control.starts_with("pool") && closing(&Target::Entries(owner), key))
+            || self.closed.get(place).is_some_and(|until| *until > self.now)
     }
 
     /// Whether the first start of a run is paused.

@@ -5,6 +5,7 @@ mod adaptive;
 mod arrivals;
 mod deliveries;
 mod effects;
+mod events;
 mod folds;
 mod gates;
 mod history;
@@ -77,13 +78,13 @@ const CHECKS: &[Check] = &[
     ("I29", versions::i29),
     ("I30", versions::i30),
     ("I31", versions::i31),
-    ("I33", runs::i33),
+    ("I33", events::i33),
     ("I48", arrivals::i48),
     ("I51", retention::i51),
     ("I53", runs::i53),
     ("I54", gates::i54),
-    ("I60", runs::i60),
-    ("I61", runs::i61),
+    ("I60", events::i60),
+    ("I61", events::i61),
     ("I62", folds::i62),
     ("I63", gates::i63),
     ("I69", gates::i69),
@@ -95,6 +96,7 @@ const CHECKS: &[Check] = &[
     ("I90", deliveries::i90),
     ("I95", adaptive::i95),
     ("I96", runs::i96),
+    ("I97", events::i97),
 ];
 
 /// One commit, with the data that the checks need.

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 use tidegate_core::{definition::Definition, row::Class};
 
+use super::script::When;
 use crate::workload::Chance;
 
 /// The path of a key; `None` means the whole workflow.
@@ -179,6 +180,9 @@ pub struct Controls {
     pub start_within_ms: Option<u64>,
     /// `cancelOn`: the event's name and the path in the run's data.
     pub cancel_on: Option<(&'static str, &'static str)>,
+    /// The condition of `cancelOn`, which compares the event with the run's data. [`When::Alike`]
+    /// stands in place of the path.
+    pub cancel_if: Option<When>,
     /// `waitsFor`: the event's name and the path in the run's data.
     pub waits_for: Option<(&'static str, &'static str)>,
     /// Singleton: key and mode.
@@ -295,6 +299,15 @@ impl Controls {
         }
     }
 
+    /// Draws a condition on the events that cancel runs. Leaves out one that the core refuses.
+    pub fn draw_condition(&mut self, action: bool, chance: &mut Chance) {
+        let when = chance.percent(60).then(|| chance.one(&When::ALL));
+        self.cancel_if = when.filter(|_| self.cancel_on.is_some());
+        if !self.is_accepted(action) {
+            self.cancel_if = None;
+        }
+    }
+
     fn is_accepted(&self, action: bool) -> bool {
         let mut value = self.to_value();
         value["name"] = json!("w");
@@ -385,8 +398,19 @@ impl Controls {
             }),
         );
         add("priority", self.shift_ms.map(|shift| json!({ "shiftMs": shift.to_value() })));
-        let listener = |(event, own)| json!({ "event": event, "match": { "k": own } });
-        add("cancelOn", self.cancel_on.map(listener));
+        let listener =
+            |(event, own): (&str, &str)| json!({ "event": event, "match": { "k": own } });
+        let cancelling = |(event, own): (&str, &str)| match self.cancel_if {
+            None => listener((event, own)),
+            Some(when) => {
+                let root = if own == "k" { "event.data" } else { "request.input" };
+                let condition = when.text(&format!("{root}.{}", when.field()));
+                let matched = (when != When::Alike).then(|| json!({ "k": own }));
+                let fields = [("match", json!(matched))];
+                with(json!({ "event": event, "if": condition }), &fields)
+            }
+        };
+        add("cancelOn", self.cancel_on.map(cancelling));
         add("waitsFor", self.waits_for.map(listener));
         add("startWithinMs", self.start_within_ms.map(Value::from));
         add(

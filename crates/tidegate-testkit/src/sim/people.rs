@@ -23,8 +23,9 @@ use tidegate_store::SeededCommand;
 use super::{
     Actor,
     faults::Trouble,
+    script::When,
     state::State,
-    task::SIGNAL,
+    task::{BY_NAME, SIGNAL},
     workload::{Delivery, MESSAGE, Plan, SCHEDULE, VERSIONS},
     world::World,
 };
@@ -157,7 +158,7 @@ impl Meddler {
             0..3 => Command::Cancel { ws, run: id, reason: "by hand".to_owned() },
             3..5 => Command::Pause { ws, run: id },
             5..7 => Command::Resume { ws, run: id },
-            _ => signal(run),
+            _ => signal_by_name(run).unwrap_or_else(|| signal(run)),
         };
         Self::act(world, command);
     }
@@ -270,11 +271,18 @@ pub fn missing(state: &State) -> Vec<Command> {
         for wait in &run.waits {
             match &wait.on {
                 WaitOn::Signal { .. } if wait.until.is_none() => commands.push(signal(run)),
-                WaitOn::Event { name, matches, .. } if wait.until.is_none() => {
-                    let data = match matches.first() {
+                WaitOn::Named { .. } if wait.until.is_none() => {
+                    commands.extend(signal_by_name(run));
+                }
+                WaitOn::Event { name, matches, filter, .. } if wait.until.is_none() => {
+                    let mut data = match matches.first() {
                         Some((_, value)) => value_of(value),
                         None => json!({ "d": 9 }),
                     };
+                    // The condition of any wait holds.
+                    for when in When::ALL.into_iter().filter(|_| filter.is_some()) {
+                        data[when.field()] = json!(when.constant());
+                    }
                     let events = vec![event(name, &data)];
                     commands.push(Command::Post { ws: ws.clone(), events });
                 }
@@ -293,6 +301,16 @@ fn value_of(encoded: &[u8]) -> serde_json::Value {
         tidegate_core::run::wait::encoded(&payload(data), "k").as_deref() == Some(encoded)
     };
     data.into_iter().find(fits).expect("keys are small numbers")
+}
+
+/// Returns the command that signals a run by the name that it waits for, if it does.
+fn signal_by_name(run: &Run) -> Option<Command> {
+    let names = run.waits.iter().filter_map(|wait| match &wait.on {
+        WaitOn::Named { name } => Some(name.clone()),
+        _ => None,
+    });
+    let (ws, data) = (run.ws.clone(), payload(&json!(BY_NAME)));
+    names.into_iter().next().map(|name| Command::SignalByName { ws, name, data })
 }
 
 fn signal(run: &Run) -> Command {

@@ -32,6 +32,8 @@ pub enum Concern {
     Fair,
     /// The limits that follow the outcomes of calls.
     Adaptive,
+    /// Conditions on events, waits that begin early, and signals by name.
+    Waits,
 }
 
 impl Chance {

@@ -1,9 +1,12 @@
 //! Simulated handlers: the steps of a run, as data that is drawn from the seed.
 
 use serde_json::Value;
-use tidegate_core::flow::{
-    close::GateToClose,
-    step_pool::{PoolAsk, key_of},
+use tidegate_core::{
+    flow::{
+        close::GateToClose,
+        step_pool::{PoolAsk, key_of},
+    },
+    row::WaitFilter,
 };
 
 use crate::workload::Chance;
@@ -30,6 +33,19 @@ pub enum Op {
         own: bool,
         /// Timeout of the wait.
         timeout: Option<u64>,
+        /// The condition on the event.
+        when: Option<When>,
+        /// Whether the wait begins while the handler goes on with the next step.
+        early: bool,
+    },
+    /// Waits for a signal that is sent by its name.
+    Named {
+        /// The name.
+        name: &'static str,
+        /// Whether it ends the wait of another step for the name; it fails otherwise.
+        replace: bool,
+        /// Timeout of the wait, in milliseconds.
+        timeout: Option<u64>,
     },
     /// Waits for a signal, with this timeout in milliseconds.
     Signal(Option<u64>),
@@ -41,7 +57,62 @@ pub enum Op {
     Both(u64),
 }
 
+/// Condition on the data of an event, which is compared with another value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Its cost is as high, or higher.
+    Costly,
+    /// Its field `j` is the same.
+    Alike,
+}
+
+impl When {
+    /// All conditions.
+    pub const ALL: [Self; 2] = [Self::Costly, Self::Alike];
+
+    /// Returns the field that is compared.
+    pub fn field(self) -> &'static str {
+        match self {
+            Self::Costly => "c",
+            Self::Alike => "j",
+        }
+    }
+
+    /// Returns the text of the condition, given that of the other value.
+    pub fn text(self, own: &str) -> String {
+        match self {
+            Self::Costly => format!("async.data.c >= {own}"),
+            Self::Alike => format!("async.data.j == {own}"),
+        }
+    }
+
+    /// Returns the value with which a wait compares.
+    pub fn constant(self) -> i64 {
+        match self {
+            Self::Costly => 2,
+            Self::Alike => 1,
+        }
+    }
+
+    /// Returns the condition of a wait, as it is stored.
+    pub fn of_wait(self) -> WaitFilter {
+        WaitFilter { expr: self.text(&self.constant().to_string()), lenient: false }
+    }
+
+    /// Whether the condition holds for an event, given the other value.
+    pub fn holds(self, event: &Value, own: &Value) -> bool {
+        let theirs = event.get(self.field()).unwrap_or(&Value::Null);
+        match self {
+            Self::Costly => theirs.as_i64().zip(own.as_i64()).is_some_and(|(it, own)| it >= own),
+            Self::Alike => theirs == own,
+        }
+    }
+}
+
 impl Op {
+    /// The names of signals that handlers wait for.
+    const NAMES: [&'static str; 2] = ["door", "gate"];
+
     /// The events that handlers wait for.
     pub const TOPICS: [&'static str; 2] = ["ping", "pong"];
 }
@@ -119,6 +190,11 @@ impl Script {
         }
     }
 
+    /// Draws more about its waits.
+    pub fn draw_waits(&mut self, chance: &mut Chance) {
+        self.ops.iter_mut().for_each(|op| more_of(op, chance));
+    }
+
     /// Draws the pools that its steps pass.
     pub fn draw_pools(&mut self, names: &[&'static str], chance: &mut Chance) {
         for op in &mut self.ops {
@@ -126,6 +202,21 @@ impl Script {
                 *pools = StepUse::draw(names, chance);
             }
         }
+    }
+}
+
+/// Draws more about the waits of a handler: conditions, waits that begin early, and signals by name.
+fn more_of(op: &mut Op, chance: &mut Chance) {
+    match op {
+        Op::Event { when, early, .. } => {
+            *when = chance.percent(50).then(|| chance.one(&When::ALL));
+            *early = chance.percent(40);
+        }
+        Op::Signal(timeout) if chance.percent(60) => {
+            let (name, replace) = (chance.one(&Op::NAMES), chance.percent(50));
+            *op = Op::Named { name, replace, timeout: *timeout };
+        }
+        _ => {}
     }
 }
 
@@ -141,6 +232,8 @@ fn op(n: usize, of: usize, chance: &mut Chance) -> Op {
             name: chance.one(&Op::TOPICS),
             own: chance.percent(50),
             timeout: chance.percent(50).then(|| chance.one(&[1, 50])),
+            when: None,
+            early: false,
         },
         13..15 => Op::Signal(chance.percent(40).then(|| chance.one(&[1, 50]))),
         // A workflow calls only itself and later ones: two that call each other could wait for each

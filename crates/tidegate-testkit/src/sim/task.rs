@@ -19,7 +19,7 @@ use tidegate_core::{
 };
 
 use super::{
-    script::{Op, Script},
+    script::{Op, Script, When},
     trace::Effect,
     workload::LONGEST_CLOSING,
     world::World,
@@ -34,6 +34,9 @@ const DEEPEST: u64 = 2;
 
 /// The name of the signal that handlers wait for.
 pub const SIGNAL: &str = "go";
+
+/// The data of a signal that is sent by its name.
+pub const BY_NAME: &str = "by name";
 
 #[derive(Clone, Debug)]
 enum Doing {
@@ -63,6 +66,8 @@ pub struct Drive {
     data: Value,
     recorded: BTreeSet<String>,
     reported: Vec<String>,
+    /// Steps whose waits have begun under this lease.
+    begun: BTreeSet<String>,
     /// Answers to the steps that have asked for their pools under this lease.
     answers: BTreeMap<String, PoolAnswer>,
     doing: Doing,
@@ -73,8 +78,8 @@ impl Drive {
     pub fn new(run: Run, at: u64) -> Self {
         let (data, recorded, reported) = (Value::Null, BTreeSet::new(), Vec::new());
         let granted = run.in_pools.iter().map(|step| (step.clone(), PoolAnswer::Entered));
-        let (answers, doing) = (granted.collect(), Doing::Load);
-        Self { run: Box::new(run), at, data, recorded, reported, answers, doing }
+        let (begun, answers, doing) = (BTreeSet::new(), granted.collect(), Doing::Load);
+        Self { run: Box::new(run), at, data, recorded, reported, begun, answers, doing }
     }
 
     /// Continues after a committed report.
@@ -181,8 +186,23 @@ impl Drive {
                     return self.report(vec![], vec![NewSend::event(id, event)], Then::Continue);
                 }
                 Op::Sleep(ms) => vec![wait(&id, NewWaitOn::Time, after(*ms))],
-                Op::Event { name, own, timeout } => {
-                    let on = crate::worker::event_wait(name, self.matches(*own));
+                Op::Event { name, own, timeout, when, early } => {
+                    let (name, matches) = ((*name).to_owned(), self.matches(*own));
+                    let filter = when.map(When::of_wait);
+                    let on = NewWaitOn::Event { name, matches, filter, whole: false };
+                    let new = wait(&id, on, timeout.and_then(after));
+                    if !early {
+                        vec![new]
+                    } else if !self.has_begun(&id) {
+                        return self.begin_wait(new);
+                    } else if let Some((next, ms)) = self.step_after(&script, n) {
+                        return self.begin(world, engine, next, ms, &[]);
+                    } else {
+                        vec![wait(&id, NewWaitOn::Registered, None)]
+                    }
+                }
+                Op::Named { name, replace, timeout } => {
+                    let on = NewWaitOn::Named { name: (*name).to_owned(), replace: *replace };
                     vec![wait(&id, on, timeout.and_then(after))]
                 }
                 Op::Signal(timeout) => vec![wait(&id, signal(), timeout.and_then(after))],
@@ -214,6 +234,34 @@ impl Drive {
             Then::Complete(payload(&json!("done")))
         };
         self.report(Vec::new(), Vec::new(), then)
+    }
+
+    /// Whether the wait of a step has begun in an earlier report.
+    fn has_begun(&self, step: &str) -> bool {
+        self.begun.contains(step) || self.run.waits.iter().any(|wait| wait.step == step)
+    }
+
+    /// Begins a wait; the handler goes on.
+    fn begin_wait(&mut self, new: NewWait) -> Wish {
+        self.begun.insert(new.step.clone());
+        match self.report(Vec::new(), Vec::new(), Then::Continue) {
+            Wish::Report(run, report) => Wish::Report(run, Record { waits: vec![new], ..report }),
+            later @ Wish::Later(_) => later,
+        }
+    }
+
+    /// Returns the step after an operation and its duration, if it has to be executed, does not fail
+    /// and passes no pool.
+    fn step_after(&self, script: &Script, n: usize) -> Option<(String, u64)> {
+        let id = format!("s{}", n + 1);
+        match script.ops.get(n + 1)? {
+            Op::Step { ms, fails: 0, pools }
+                if pools.is_empty() && !self.recorded.contains(&id) =>
+            {
+                Some((id, *ms))
+            }
+            _ => None,
+        }
     }
 
     fn ask(&mut self, ask: NewAsk) -> Wish {

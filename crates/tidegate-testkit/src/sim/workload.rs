@@ -234,6 +234,16 @@ impl Plan {
                 spec.versions.iter_mut().for_each(|it| it.0.listen(action, &mut listeners));
             }
         }
+        let mut waits = Chance::stream(seed, Concern::Waits);
+        if waits.percent(50) {
+            for spec in &mut specs {
+                let action = spec.flow.is_some();
+                for (controls, script) in &mut spec.versions {
+                    controls.draw_condition(action, &mut waits);
+                    script.draw_waits(&mut waits);
+                }
+            }
+        }
         let mut closings = Chance::stream(seed, Concern::Closings);
         if closings.percent(30) {
             let versions = specs.iter_mut().flat_map(|spec| &mut spec.versions);

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 use tidegate_core::{
-    command::{Answer, Command},
+    command::{Answer, Command, Refusal},
     event::{NewEvent, Outcome},
-    flow::adaptive::NewOverload,
+    flow::{adaptive::NewOverload, close::NewClose},
     json::Payload,
     row::Run,
     run::record::{NewWait, NewWaitOn, Record, Recorded, Then, Until},
@@ -49,6 +49,28 @@ impl World {
         let known = Box::new(run.clone());
         let answer = self.run(Command::Record { known, report }).await;
         assert_eq!(answer, Ok(Answer::Recorded(Recorded::LetGo)));
+    }
+
+    /// Lets a leased run close gates; it goes on.
+    pub async fn close_gate(&self, run: &Run, close: NewClose) {
+        let recorded = self.try_close_gate(run, close, Then::Continue).await;
+        assert_eq!(recorded, Ok(Recorded::GoOn));
+    }
+
+    /// Reports that a run closes gates, and what it does then.
+    pub async fn try_close_gate(
+        &self,
+        run: &Run,
+        close: NewClose,
+        then: Then,
+    ) -> Result<Recorded, Refusal> {
+        let engine = run.owner.expect("the run is leased");
+        let record = Record::new(run.id.seq, engine, run.fence, then);
+        let (known, report) = (Box::new(run.clone()), Record { closes: vec![close], ..record });
+        match self.run(Command::Record { known, report }).await? {
+            Answer::Recorded(recorded) => Ok(recorded),
+            other => panic!("unexpected answer to a report: {other:?}"),
+        }
     }
 
     /// Lets a leased run wait for a signal.

@@ -9,20 +9,25 @@ use std::{
 use serde_json::{Value, json};
 use tidegate_core::{
     event::Outcome,
-    flow::step_pool::{PoolAnswer, PoolAsk, key_of},
-    id::RunId,
+    flow::{
+        close::{GateToClose, NewClose},
+        step_pool::{PoolAnswer, PoolAsk, key_of},
+    },
+    id::{RunId, Seq},
+    json::Payload,
     key::{Key, Scalar},
-    row::{Class, Gate, GateKey, GateState, Phase, Row, Run, Source},
-    run::record::{Recorded, Then},
+    row::{Class, Gate, GateKey, GateState, Phase, Row, Run, Source, Step, StepKind},
+    run::record::{NewWait, Recorded, Then, Until},
     time::Timestamp,
 };
 use tidegate_store::{ManualClock, MemoryStore};
 use tidegate_testkit::{
-    reference::{Ask, Entry, Ordinal, Place, Reference, Time, Told},
+    reference::{Ask, Entry, Ordinal, Place, Reference, Time, Told, Wanted},
+    worker::for_event_with,
     world::{World, event, request, step},
 };
 
-use super::{Case, Field, Op, overrides::Goals};
+use super::{Case, Field, MAX_CLOSE_MS, Op, overrides::Goals};
 
 /// Runs a case on both sides. The error is the first difference.
 pub(crate) fn check(case: &Case) -> Result<(), String> {
@@ -142,6 +147,27 @@ impl Twin {
                     let leased = &self.leased[&run];
                     self.world.overload(leased, &format!("call {n}"), None, *ms).await;
                     self.reference.overload(run, micros(*ms));
+                }
+            }
+            Op::Wait { at, name, a, ms } => {
+                if let Some(run) = pick(&driven, *at) {
+                    let like = data(0, a.unwrap_or(Field::Missing), Field::Missing);
+                    let step = format!("wait {n}");
+                    let fields = like.get("a").map(|it| ("a", it.clone()));
+                    let wait = for_event_with(&step, name, fields.as_slice());
+                    let wait = NewWait { until: ms.map(Until::In), ..wait };
+                    self.world.suspend(&self.leased[&run], vec![wait]).await;
+                    let event = Wanted::new(name, "a", &like);
+                    self.reference.wait(run, &step, event, ms.map(micros));
+                }
+            }
+            Op::CloseGate { at, gate, ms } => {
+                if let Some(run) = pick(&driven, *at) {
+                    let what = GateToClose::parse(gate).expect("a gate");
+                    let (until, max_ms) = (Until::In(*ms), MAX_CLOSE_MS);
+                    let close = NewClose { gate: what, until, max_ms };
+                    self.world.close_gate(&self.leased[&run], close).await;
+                    self.reference.close_gate(run, gate, micros(*ms.min(&MAX_CLOSE_MS)));
                 }
             }
             Op::Enter { at, key, value, cost, parks } => {
@@ -360,11 +386,21 @@ impl Twin {
         let world: BTreeMap<_, _> = world.filter(some).collect();
         same("the queues", &world, &lines.filter(some).collect())?;
         same("the adaptive limits", &seen.adapted, &self.reference.adapted())?;
+        let now = self.world.now().micros();
+        let left = |until: &Timestamp| Time::from(until.micros() - now);
+        let closed = seen.closed.iter().map(|(at, until)| (at.clone(), left(until)));
+        let closed = closed.filter(|(_, left)| *left > 0).collect();
+        same("the closed gates", &closed, &self.reference.closed())?;
         let carried = self.reference.carried();
         let versions = self.reference.versions();
         for (run, id) in &self.ids {
+            let answers = seen.answers.get(&id.seq).cloned().unwrap_or_default();
+            let expected = self.reference.answers(*run);
+            same(&format!("the answers to waits of run {run}"), &answers, &expected)?;
             if let Some((version, events)) = seen.carried.get(id) {
                 same(&format!("the events of run {run}"), events, &carried[*run])?;
+                let inbox = seen.inboxes.get(&id.seq).cloned().unwrap_or_default();
+                same(&format!("the inbox of run {run}"), &inbox, &self.reference.inbox(*run))?;
                 // The version of a queued run is not compared: if a newer version takes the run
                 // over, its version changes when it is admitted.
                 if let Some(version) = version {
@@ -399,6 +435,12 @@ struct Seen {
     holders: BTreeMap<Place, Vec<RunId>>,
     /// The values of adaptive limits, with their successes.
     adapted: BTreeMap<Place, (i128, i128)>,
+    /// The gates that runs have closed, and until when.
+    closed: BTreeMap<Place, Timestamp>,
+    /// The events that ended waits, by step, in the order in which they were recorded.
+    answers: BTreeMap<Seq, Vec<(String, Value)>>,
+    /// The events that no wait has consumed yet.
+    inboxes: BTreeMap<Seq, Vec<Value>>,
     lines: BTreeMap<Place, Vec<RunId>>,
     carried: BTreeMap<RunId, (Option<u32>, Vec<Value>)>,
 }
@@ -407,17 +449,23 @@ impl Seen {
     fn of(rows: &[Row]) -> Self {
         let mut seen = Self::default();
         let mut runs: Vec<&Run> = Vec::new();
+        let mut steps: Vec<&Step> = Vec::new();
         for row in rows {
-            if let Row::Run(run) = row {
-                runs.push(run);
-            } else if let Row::Ended(ended) = row {
-                seen.states.insert(ended.id, ended.ending.state());
-            } else if let Row::Gate(Gate { key, state: GateState::Slots(slots), .. }) = row {
-                let here = seen.holders.entry(place(key)).or_default();
-                here.extend(slots.holders.iter().map(|hold| hold.run));
-                let adapted = slots.adapted.map(|it| (it.limit.into(), it.successes.into()));
-                seen.adapted.extend(adapted.map(|adapted| (place(key), adapted)));
+            match row {
+                Row::Run(run) => runs.push(run),
+                Row::Ended(ended) => drop(seen.states.insert(ended.id, ended.ending.state())),
+                Row::Gate(gate) => seen.gate(gate),
+                Row::Step(step) if step.kind == StepKind::Event => steps.push(step),
+                Row::Signal(event) => {
+                    seen.inboxes.entry(event.run).or_default().push(parsed(&event.data));
+                }
+                _ => {}
             }
+        }
+        steps.sort_by_key(|step| step.seq);
+        for step in steps {
+            let answer = parsed(step.result.as_ref().expect("a wait does not fail"));
+            seen.answers.entry(step.run).or_default().push((step.id.clone(), answer));
         }
         seen.holders.retain(|_, holders| !holders.is_empty());
         runs.sort_by_key(|run| run.rank);
@@ -454,6 +502,26 @@ impl Seen {
         }
         seen
     }
+
+    fn gate(&mut self, gate: &Gate) {
+        let at = || place(&gate.key);
+        let closed = match &gate.state {
+            GateState::Slots(slots) => {
+                let here = self.holders.entry(at()).or_default();
+                here.extend(slots.holders.iter().map(|hold| hold.run));
+                let adapted = slots.adapted.map(|it| (it.limit.into(), it.successes.into()));
+                self.adapted.extend(adapted.map(|adapted| (at(), adapted)));
+                slots.closed
+            }
+            GateState::Turns(turns) => turns.closed,
+            _ => None,
+        };
+        self.closed.extend(closed.map(|closed| (at(), closed.until)));
+    }
+}
+
+fn parsed(data: &Payload) -> Value {
+    serde_json::from_str(data.as_str()).expect("JSON")
 }
 
 /// Returns the data of the events of a run.
@@ -464,7 +532,7 @@ fn carried(rows: &[Row], run: &Run) -> Vec<Value> {
             (event.id.seq == seq).then_some(event)
         });
         let event = event.expect("the event of a run exists");
-        let mut data: Value = serde_json::from_str(event.data.as_str()).expect("JSON");
+        let mut data = parsed(&event.data);
         if let Some(request) = data.as_object_mut().filter(|data| data.contains_key("session")) {
             request.remove("metadata");
         }

@@ -7,34 +7,20 @@ use super::{Case, Change, Field, Op};
 
 /// Draws a case: definitions and operations.
 pub(crate) fn case() -> impl Strategy<Value = Case> {
-    let kinds = proptest::collection::vec(prop::bool::weighted(0.8), 12);
+    prop_oneof![4 => mixed(), 1 => overlapping()]
+}
+
+/// Draws a case with all controls.
+fn mixed() -> impl Strategy<Value = Case> {
+    let kinds = proptest::collection::vec(prop::bool::weighted(0.8), 14);
     let fair = prop::bool::weighted(0.4);
     let ops = proptest::collection::vec(op(), 5..60);
-    // Half of the cases begin with overrides of one key, of a prefix and of all keys of one target,
-    // which is the limit of a pool in half of these: only then do overrides often meet.
-    let goal = prop_oneof![Just(0), 0..40_usize];
-    let focus = (goal, prop::bool::weighted(0.5), proptest::collection::vec(change(), 4));
-    (workflow("w0", false), workflow("w1", false), flow(), kinds, ops, (fair, focus)).prop_map(
-        |(first, second, actions, kinds, ops, (fair, (focus, focused, changes)))| {
+    (workflow("w0", false), workflow("w1", false), flow(), kinds, ops, fair).prop_map(
+        |(first, second, actions, kinds, ops, fair)| {
             let workflows = [first.0, second.0].into_iter().flatten();
             let definitions: Vec<Value> = workflows.chain(actions).collect();
             let later = [first.1, second.1].into_iter().flatten().collect();
-            let ops = ops.into_iter().filter(|op| wanted(op, &kinds));
-            let ops = ops.map(|mut op| {
-                if let Op::Override { goal, .. } = &mut op
-                    && focused
-                    && *goal % 4 > 0
-                {
-                    *goal = focus;
-                }
-                op
-            });
-            let keys =
-                [None, Some(Field::One), Some(Field::Prefix("1")), Some(Field::Prefix("12"))];
-            let start = keys.into_iter().zip(changes).filter(|_| focused && kinds[10]);
-            let start =
-                start.map(|(key, change)| Op::Override { goal: focus, key, change, ends: None });
-            let ops = start.chain(ops).collect();
+            let ops = ops.into_iter().filter(|op| wanted(op, &kinds)).collect();
             // A batch has events of one value only.
             let collects =
                 |def: &Value| def.get("batch").is_some() || def["debounce"]["keep"] == "all";
@@ -42,6 +28,37 @@ pub(crate) fn case() -> impl Strategy<Value = Case> {
             Case { definitions, later, ops, fair }
         },
     )
+}
+
+/// Draws a case with overrides of one key, of two prefixes of it and of all keys of one gate, which
+/// the runs take. With all controls they rarely meet at one key.
+fn overlapping() -> impl Strategy<Value = Case> {
+    // The gate, and the targets of two thirds and of the rest of the overrides: its own limit and
+    // the starts of its keys, or those of the pool `px`, which are the first of a case.
+    let gate = select(vec![
+        (json!({ "concurrency": { "limit": 2, "key": "a" } }), [4, 6]),
+        (json!({ "concurrency": { "limit": 2, "key": "a", "span": "run" } }), [4, 6]),
+        (json!({ "concurrency": { "pool": "px", "key": "a" } }), [0, 1]),
+        (json!({ "throttle": { "limit": 1, "perMs": 12, "burst": 2, "key": "a" } }), [4, 6]),
+    ]);
+    let value = || select(vec![Field::TextOneTwo, Field::TextOneTwo, Field::TextOne, Field::One]);
+    let op = prop_oneof![
+        6 => value().prop_map(|a| Op::Post { name: "w0", a, b: Field::One }),
+        4 => (1..4_u32).prop_map(Op::Lease),
+        2 => (0..8_usize).prop_map(Op::Complete),
+        1 => (0..8_usize, 1..30_u64).prop_map(|(pick, ms)| Op::Sleep(pick, ms)),
+        2 => (1..20_u64).prop_map(Op::Tick),
+        7 => overriding(3),
+    ];
+    (gate, proptest::collection::vec(op, 10..60)).prop_map(|((mut gate, goals), mut ops)| {
+        (gate["name"], gate["triggers"]) = (json!("w0"), json!([{ "event": "w0" }]));
+        for op in &mut ops {
+            if let Op::Override { goal, .. } = op {
+                *goal = goals[goal.saturating_sub(1)];
+            }
+        }
+        Case { definitions: vec![gate], later: Vec::new(), ops, fair: false }
+    })
 }
 
 /// Returns whether a case has this kind of operation. Every case has posts, leases, completions and
@@ -61,12 +78,16 @@ fn wanted(op: &Op, kinds: &[bool]) -> bool {
         Op::Enter { .. } | Op::Leave(_) => kinds[8],
         Op::Defer { .. } => kinds[9],
         Op::Override { .. } => kinds[10],
+        Op::Wait { .. } => kinds[12],
+        Op::CloseGate { .. } => kinds[13],
     }
 }
 
 fn op() -> impl Strategy<Value = Op> {
     let name = || select(vec!["w0", "w0", "w1", "e"]);
     let session = || weighted(0.9, select(vec!["s", "t"]));
+    let awaited = || select(vec!["e", "e", "w1"]);
+    let gate = || select(vec!["throttle", "concurrency", "pool:px", "pool:pr"]);
     let pick = 0..8_usize;
     prop_oneof![
         8 => (name(), field(), field()).prop_map(|(name, a, b)| Op::Post { name, a, b }),
@@ -83,14 +104,23 @@ fn op() -> impl Strategy<Value = Op> {
         2 => pick.clone().prop_map(Op::Cancel),
         4 => (pick.clone(), field(), field(), 1..4_u32, prop::bool::weighted(0.8))
             .prop_map(|(at, key, value, cost, parks)| Op::Enter { at, key, value, cost, parks }),
-        3 => (0..40_usize, weighted(0.7, key()), change(), weighted(0.3, 1..60_u64))
-            .prop_map(|(goal, key, change, ends)| Op::Override { goal, key, change, ends }),
+        3 => (pick.clone(), awaited(), weighted(0.5, field()), weighted(0.3, 1..30_u64))
+            .prop_map(|(at, name, a, ms)| Op::Wait { at, name, a, ms }),
+        2 => (pick.clone(), gate(), 1..40_u64)
+            .prop_map(|(at, gate, ms)| Op::CloseGate { at, gate, ms }),
+        3 => overriding(40),
         1 => pick.clone().prop_map(Op::Leave),
         2 => pick.prop_map(Op::Stopped),
         1 => Just(Op::Lose),
         5 => (1..40_u64).prop_map(Op::Tick),
         1 => Just(Op::Release),
     ]
+}
+
+/// Draws a change of an override, of one of this many targets.
+fn overriding(goals: usize) -> impl Strategy<Value = Op> {
+    (0..goals, weighted(0.7, key()), change(), weighted(0.3, 1..60_u64))
+        .prop_map(|(goal, key, change, ends)| Op::Override { goal, key, change, ends })
 }
 
 fn change() -> impl Strategy<Value = Change> {
@@ -149,7 +179,7 @@ fn workflow(
 ) -> impl Strategy<Value = (Option<Value>, Option<Value>)> {
     let numbers = || proptest::collection::vec(1..4_u64, 13);
     let keys = proptest::collection::vec(select(KEYS.to_vec()), 8);
-    let on = proptest::collection::vec(prop::bool::weighted(0.3), 37);
+    let on = proptest::collection::vec(prop::bool::weighted(0.3), 38);
     let two = prop::bool::weighted(0.3);
     (on, keys, numbers(), numbers(), two).prop_map(move |(mut on, keys, first, mut second, two)| {
         // Rates and windows are the same in both versions: the state of a meter can be converted to
@@ -384,17 +414,24 @@ fn define(
     set("handoff", on[13], None, handoff);
     set("startWithinMs", on[14], None, json!(19 * numbers[12]));
     let own = if batch || gather { key(0) } else { key(1).or(key(7)) };
-    // Not where the end of a run flushes a fold of its workflow: the core does that right after the
-    // event that cancels the run, the reference before the event joins the fold.
-    let held = (batch || on[7]) && on[3];
-    let own = own.filter(|_| on[31] && !held);
     if let Some(own) = own.as_ref().and_then(Value::as_str) {
         let theirs = own.trim_start_matches("input.");
         let mut entry = json!({"event": "e", "match": {theirs: own}});
+        if !on[37] {
+            // An event that cancels the run is seen by none of its waits.
+            let event = if on[31] { "w1" } else { "e" };
+            let entry = json!({"event": event, "match": {theirs: own}});
+            def.insert("waitsFor".to_owned(), json!([entry]));
+        }
         if on[8] {
             entry["withinMs"] = json!(40);
         }
-        def.insert("cancelOn".to_owned(), entry);
+        // Not where the end of a run flushes a fold of its workflow: the core does that right after
+        // the event that cancels the run, the reference before the event joins the fold.
+        let held = (batch || on[7]) && on[3];
+        if on[31] && !held {
+            def.insert("cancelOn".to_owned(), entry);
+        }
     }
     Value::Object(def)
 }

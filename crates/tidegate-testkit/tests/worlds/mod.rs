@@ -45,6 +45,11 @@ pub(crate) enum Op {
     Overload(usize, u64),
     /// Lets a driven run sleep for some milliseconds.
     Sleep(usize, u64),
+    /// Lets a driven run wait for an event, which must have this value in the field `a`, for some
+    /// milliseconds or without end.
+    Wait { at: usize, name: &'static str, a: Option<Field>, ms: Option<u64> },
+    /// Lets a driven run close gates for some milliseconds, but not longer than [`MAX_CLOSE_MS`].
+    CloseGate { at: usize, gate: &'static str, ms: u64 },
     /// Lets a step of a driven run ask for the pool `px`, with this key, value of `fair` and cost.
     /// If it has to wait, the run parks, or goes on without it.
     Enter { at: usize, key: Field, value: Field, cost: u32, parks: bool },
@@ -63,6 +68,9 @@ pub(crate) enum Op {
     /// Releases the next definition.
     Release,
 }
+
+/// Longest time for which a run closes a gate, in milliseconds.
+pub(crate) const MAX_CLOSE_MS: u64 = 25;
 
 /// Change of an override.
 #[derive(Clone, Copy, Debug)]

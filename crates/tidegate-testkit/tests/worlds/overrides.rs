@@ -21,14 +21,17 @@ use super::{
 pub(super) struct Goal {
     world: Value,
     reference: Target,
-    /// Whether its gates have a key.
+    /// Whether it has keys.
     keyed: bool,
+    /// Whether a change of all keys is noticed by several gates: also those of a throttle with a
+    /// key, if the starts of the workflow are paused.
+    wide: bool,
 }
 
 impl Goal {
     /// Whether the target has one gate at most, with these keys.
     fn is_of_one_gate(&self, keys: &Keys) -> bool {
-        !self.keyed || matches!(keys, Keys::One(_))
+        !self.wide || matches!(keys, Keys::One(_))
     }
 }
 
@@ -47,9 +50,14 @@ impl Goals {
         let mut all = Vec::new();
         for pool in ["px", "pr"] {
             let world = json!({ "pool": pool, "control": "concurrency" });
-            all.push(Goal { world, reference: Target::Pool(pool.to_owned()), keyed: true });
+            all.push(Goal {
+                world,
+                reference: Target::Pool(pool.to_owned()),
+                keyed: true,
+                wide: true,
+            });
             let reference = Target::Entries(pool.to_owned());
-            all.push(Goal { world: json!({ "pool": pool }), reference, keyed: true });
+            all.push(Goal { world: json!({ "pool": pool }), reference, keyed: true, wide: true });
         }
         case.definitions.iter().for_each(|def| add(&mut all, def));
         Self { all, single: case.definitions.iter().all(|def| stops(def) <= 1) }
@@ -105,16 +113,17 @@ fn add(all: &mut Vec<Goal>, def: &Value) {
             paths.push(path);
         }
         if all.iter().all(|goal| goal.reference != reference) {
-            all.push(Goal { world, reference, keyed });
+            all.push(Goal { world, reference, keyed, wide: keyed });
         }
     }
+    let throttled = entries(def, "throttle").iter().any(|it| it.get("key").is_some());
     for path in paths {
         let mut world = json!({ "app": "default", "workflow": name });
         if !path.is_empty() {
             world["path"] = json!(path);
         }
-        let keyed = !path.is_empty();
-        all.push(Goal { world, reference: Target::Starts(name.clone(), path), keyed });
+        let (keyed, reference) = (!path.is_empty(), Target::Starts(name.clone(), path));
+        all.push(Goal { world, reference, keyed, wide: keyed || throttled });
     }
 }
 

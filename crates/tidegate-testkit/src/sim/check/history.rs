@@ -19,7 +19,12 @@ use tidegate_core::{
 };
 
 use super::{
-    Look, effects::Places, folds, retention, schedules::ScheduleModel, streams::StreamModel,
+    Look,
+    effects::Places,
+    events::{self, Rule},
+    folds, retention,
+    schedules::ScheduleModel,
+    streams::StreamModel,
     turns::TurnModel,
 };
 use crate::sim::{
@@ -156,6 +161,8 @@ pub(super) struct History {
     pub replaced: BTreeSet<Seq>,
     /// The time until which a run must start, from its admission on.
     pub start_by: BTreeMap<Seq, Timestamp>,
+    /// The rules of each run about the events that concern it.
+    pub rules: BTreeMap<Seq, Vec<Rule>>,
     /// Runs that did not start in time.
     pub expired: BTreeSet<Seq>,
     /// The ids that retention has deleted.
@@ -208,6 +215,10 @@ impl History {
         self.told = told(look);
         self.learn_definitions(look);
         self.learn_expiry(look);
+        let admitted = look.runs().filter_map(|(before, after)| after.filter(|_| before.is_none()));
+        for run in admitted {
+            self.rules.extend(events::rules(look, run).map(|rules| (run.id.seq, rules)));
+        }
         for (before, after) in look.runs() {
             if let Some(run) = after.filter(|run| before.is_none_or(|old| old.lane != run.lane)) {
                 self.releases.insert(run.id.seq, look.state.release_of(run.lane));

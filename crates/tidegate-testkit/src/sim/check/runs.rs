@@ -2,15 +2,11 @@
 
 use tidegate_core::{
     command::{Answer, Command},
-    row::{
-        Begun, Ended, Ending, Event, Listener, ListenerEffect, Phase, Purpose, Row, RowKey, Run,
-        Span, Step, StepKind, WaitOn,
-    },
-    run::{listen::MAX_INBOX, wait::encoded},
+    row::{Begun, Ended, Ending, Phase, Purpose, Row, RowKey, Run, Span, StepKind},
 };
 
 use super::{
-    Checked, Look, deliveries,
+    Checked, Look, events,
     history::{History, is_expired},
 };
 use crate::sim::{
@@ -166,139 +162,6 @@ pub(super) fn i28(look: &Look<'_>, _: &History) -> Checked {
     Ok(())
 }
 
-/// A run does not miss an event that is posted after its wait began, and gets no earlier one.
-pub(super) fn i33(look: &Look<'_>, _: &History) -> Checked {
-    let new = |delta: &'_ &Delta| delta.before.is_none();
-    let added = look.deltas.iter().filter(new).filter_map(|delta| delta.after.as_ref());
-    let events: Vec<&Event> = deliveries::admitted(look).collect();
-    for event in &events {
-        for run in look.state.runs().filter(|run| run.ws == event.ws) {
-            let Some(old) = look.before(run.id.seq) else { continue };
-            for wait in run.waits.iter().filter(|wait| old.waits.contains(wait)) {
-                let WaitOn::Event { name, matches, .. } = &wait.on else { continue };
-                let all = matches
-                    .iter()
-                    .all(|(path, value)| encoded(&event.data, path).as_ref() == Some(value));
-                if *name == event.name && all {
-                    return Err(format!("the event {event:?} did not wake the run {run:?}"));
-                }
-            }
-        }
-    }
-    for row in added {
-        let Row::Step(step) = row else { continue };
-        // A retry from a step starts with the recorded events of the first run.
-        if step.kind == StepKind::Event && look.before(step.run).is_some() {
-            brought(
-                look,
-                step,
-                events.iter().any(|event| step.result.as_ref() == Ok(&event.data))
-                    || is_from_inbox(look, step),
-            )?;
-        }
-    }
-    Ok(())
-}
-
-/// Whether the result is an event that this commit has taken out of the run's inbox.
-fn is_from_inbox(look: &Look<'_>, step: &Step) -> bool {
-    look.deltas.iter().any(|delta| match (&delta.before, &delta.after) {
-        (Some(Row::Signal(kept)), None) => {
-            kept.run == step.run && step.result.as_ref() == Ok(&kept.data)
-        }
-        _ => false,
-    })
-}
-
-/// Returns the posted events of this commit.
-fn posted<'a>(look: &Look<'a>) -> impl Iterator<Item = &'a Event> {
-    let events = deliveries::admitted(look);
-    // While a chore wakes runs for the name, its later events wait.
-    events.filter(|event| {
-        let behind = |row: &Row| {
-            matches!(row, Row::Chore(chore) if chore.topic.as_ref() == Some(&event.name))
-        };
-        !look.state.rows().any(behind)
-    })
-}
-
-/// Whether a listener was there when the event arrived, and has its values.
-fn hears(listener: &Listener, event: &Event) -> bool {
-    listener.name == event.name
-        && listener.since <= event.number()
-        && listener.until.is_none_or(|until| event.admitted_at() <= until)
-        && encoded(&event.data, &listener.path).as_ref() == Some(&listener.value)
-}
-
-/// An event cancels every run with its values that was admitted before it. A run is cancelled by an
-/// event only if it has such a listener.
-pub(super) fn i60(look: &Look<'_>, _: &History) -> Checked {
-    for event in posted(look) {
-        let runs = look.state.runs().filter(|run| run.ws == event.ws);
-        for run in runs.filter(|run| run.phase != Phase::Stopping) {
-            let cancels = |it: &&Listener| it.effect == ListenerEffect::Cancel;
-            if run.listeners.iter().filter(cancels).any(|it| hears(it, event)) {
-                return Err(format!("the event {event:?} did not cancel the run {run:?}"));
-            }
-        }
-    }
-    for delta in look.deltas {
-        let Some(Row::Ended(ended)) = &delta.after else { continue };
-        let Ending::Cancelled { reason, .. } = &ended.ending else { continue };
-        let by = posted(look).find(|it| *reason == format!("event `{}` ({})", it.name, it.id));
-        let Some(by) = by else { continue };
-        let had = look.before(ended.id.seq).map(|run| &run.listeners);
-        // The run may have been admitted in this commit: then its listeners are not known.
-        if had.is_some_and(|listeners| !listeners.iter().any(|it| hears(it, by))) {
-            return Err(format!("run {} was cancelled by {by:?}, without reason", ended.id));
-        }
-    }
-    Ok(())
-}
-
-/// An event of `waitsFor` reaches every run with its values that was admitted before it, once. The
-/// number of events in an inbox is that of its rows, at most the maximum.
-pub(super) fn i61(look: &Look<'_>, _: &History) -> Checked {
-    for event in posted(look) {
-        let runs = look.state.runs().filter(|run| run.ws == event.ws);
-        for run in runs.filter(|run| run.phase != Phase::Stopping) {
-            let missed = run.listeners.iter().any(|it| match it.effect {
-                ListenerEffect::Keep { last, .. } => hears(it, event) && last < event.id.seq,
-                ListenerEffect::Cancel => false,
-            });
-            if missed {
-                return Err(format!("the event {event:?} did not reach the run {run:?}"));
-            }
-        }
-    }
-    for run in look.runs().filter_map(|(_, after)| after) {
-        let kept = run.listeners.iter().map(|it| match it.effect {
-            ListenerEffect::Keep { kept, .. } => kept,
-            ListenerEffect::Cancel => 0,
-        });
-        let rows = look.state.rows().filter(
-            |row| matches!(row, Row::Signal(it) if it.run == run.id.seq && it.name != SIGNAL),
-        );
-        let (kept, rows) = (kept.sum::<u32>() as usize, rows.count());
-        let ends = run.phase == Phase::Stopping;
-        if !ends && (kept != rows || kept > MAX_INBOX as usize * run.listeners.len()) {
-            return Err(format!("run {} has {kept} events in its inbox, and {rows} rows", run.id));
-        }
-    }
-    Ok(())
-}
-
-/// Checks that a wait for an event got an event of this commit, or timed out.
-fn brought(look: &Look<'_>, step: &Step, by_event: bool) -> Checked {
-    let wait = look.before(step.run).and_then(|run| run.waits.iter().find(|w| w.step == step.id));
-    let timed_out = wait.and_then(|wait| wait.until).is_some_and(|until| until <= look.at);
-    let null = step.result.as_ref().is_ok_and(|data| data.as_str() == "null");
-    if by_event || (null && timed_out) {
-        return Ok(());
-    }
-    Err(format!("no event and no timeout for the result {step:?} of the wait {wait:?}"))
-}
-
 /// A run starts before its `startWithinMs` is over, or not at all. It expires only if it has not
 /// started by then, and its input gets a receipt for that.
 pub(super) fn i53(look: &Look<'_>, history: &History) -> Checked {
@@ -340,7 +203,7 @@ pub(super) fn settled(state: &State, history: &History) -> Result<(), (&'static 
         let taken = state.rows().filter(|row| {
             matches!(row, Row::Step(step)
                 if step.run == *run && step.kind == StepKind::Signal
-                    && step.result.as_ref().is_ok_and(|data| data.as_str() != "null"))
+                    && step.result.as_ref().is_ok_and(|data| *data == events::signal()))
         });
         let kept = state
             .rows()

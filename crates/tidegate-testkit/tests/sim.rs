@@ -81,6 +81,7 @@ const FAILED: &[u64] = &[
     610_000_523,
     610_003_567,
     610_009_035,
+    1_900_006_400,
 ];
 
 /// Simulates the seed in `TIDEGATE_SIM_SEED`, and prints the end of its trace if it fails.

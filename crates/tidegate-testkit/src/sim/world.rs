@@ -16,7 +16,7 @@ use tidegate_core::{
     row::{EngineId, Phase, Workspace},
     time::Timestamp,
 };
-use tidegate_store::{Answered, ManualClock, SeededCommand, Store, commit};
+use tidegate_store::{Answered, ManualClock, SeededCommand, Store, StoreError, commit_once};
 
 use super::{
     check::{Judge, Violation},
@@ -122,21 +122,35 @@ impl World {
             return Err(Trouble::Unavailable);
         }
         self.store.discard(!fate.is_kept());
-        let answers = block_on(commit(&*self.store, commands.to_vec()));
-        let answers = match answers {
-            Ok(answers) => answers,
-            Err(error) => {
-                self.judge.report("I42", format!("{:?} met {error}", names(commands)));
-                return Err(Trouble::Unavailable);
-            }
-        };
-        self.see(commands, &answers);
+        let Ok(answers) = self.commit(commands) else { return Err(Trouble::Unavailable) };
         match fate {
             Fate::Told => Ok(answers),
             Fate::LostBefore | Fate::LostAfter => Err(Trouble::Unknown),
             Fate::Unavailable => Err(Trouble::Unavailable),
             Fate::CrashBefore | Fate::CrashAfter => Err(Trouble::Crash),
         }
+    }
+
+    /// Commits commands in as few transactions as possible. The judge sees each transaction with
+    /// the commands that it has decided.
+    fn commit(&mut self, commands: &[SeededCommand]) -> Result<Vec<Answered>, StoreError> {
+        let mut answers: Vec<Option<Answered>> = vec![None; commands.len()];
+        while answers.contains(&None) {
+            let open: Vec<usize> = (0..commands.len()).filter(|n| answers[*n].is_none()).collect();
+            let batch: Vec<SeededCommand> = open.iter().map(|n| commands[*n].clone()).collect();
+            let committed = block_on(commit_once(&*self.store, batch.as_slice().into()));
+            let (decided, _) = committed.inspect_err(|error| {
+                self.judge.report("I42", format!("{:?} met {error}", names(commands)));
+            })?;
+            let all = batch.into_iter().zip(&decided);
+            let answered = all.filter_map(|(command, answer)| Some((command, answer.clone()?)));
+            let (asked, told): (Vec<_>, Vec<_>) = answered.unzip();
+            self.see(&asked, &told);
+            for (n, answer) in open.into_iter().zip(decided) {
+                answers[n] = answer;
+            }
+        }
+        Ok(answers.into_iter().flatten().collect())
     }
 
     /// Passes the changes of commits to the judge.

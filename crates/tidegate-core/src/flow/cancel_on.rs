@@ -107,6 +107,13 @@ impl CancelOn {
         }))
     }
 
+    /// Returns the joined paths by which the index finds the events that concern a run with this
+    /// input. They are those of `match`, unless the condition has the path.
+    pub(crate) fn path(&self, event: &Event) -> String {
+        let listened = self.condition.as_ref().and_then(|_| self.listener(event).ok()?);
+        listened.map_or_else(|| self.on.path(), |(path, ..)| path)
+    }
+
     pub(crate) fn to_value(&self) -> Value {
         json!(self)
     }

@@ -535,6 +535,8 @@ macro_rules! flow_behaviours {
                 after_its_time_an_event_cancels_nothing,
                 an_open_fold_is_untouched,
                 an_event_cancels_any_number_of_runs,
+                an_event_reaches_the_runs_behind_those_that_it_spares,
+                a_run_has_many_conditions,
                 a_workflow_without_it_pays_nothing,
                 the_children_are_cancelled_with_the_run,
                 why_names_the_events,
@@ -544,6 +546,7 @@ macro_rules! flow_behaviours {
                 events_are_consumed_in_order,
                 an_event_ends_a_wait_or_enters_the_inbox,
                 the_inbox_is_bounded,
+                an_event_enters_any_number_of_inboxes,
             }
         }
     };

@@ -427,6 +427,7 @@ macro_rules! flow_behaviours {
                 a_pause_takes_runs_back_that_wait_between_two_gates,
                 the_end_of_an_exception_from_a_pause_takes_its_runs_back,
                 a_pause_of_many_runs_continues_in_a_chore,
+                the_end_of_a_run_ends_no_pause_of_many_runs,
                 a_paused_key_delays_no_other_key,
                 a_paused_throttle_keeps_its_queue,
                 runs_that_waited_for_a_pause_start_in_their_order,

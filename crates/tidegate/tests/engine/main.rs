@@ -448,6 +448,7 @@ stories! {
         a_reader_goes_on_where_it_was,
         any_order_of_actions_gives_one_history,
         a_run_commits_to_a_stream_once,
+        a_commit_is_progress,
         a_refused_commit_is_how_its_step_ends,
     }
     verdicts {

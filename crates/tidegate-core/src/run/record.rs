@@ -609,10 +609,13 @@ fn register(draft: &mut Draft, run: &mut Run, waits: Vec<NewWait>) -> Decided<Re
                 WaitOn::Event { name, matches, filter, whole }
             }
             NewWaitOn::Named { name, replace } => {
+                let known = run.answered.len();
                 if !named::claim(draft, run, &step, &name, replace)? {
                     answered = true;
                     continue;
                 }
+                // The step whose place it takes may be one of this run.
+                answered |= run.answered.len() > known;
                 WaitOn::Named { name }
             }
             NewWaitOn::Signal { name } => WaitOn::Signal { name },
@@ -650,7 +653,14 @@ fn begin_waits(draft: &mut Draft, mut run: Run, report: &Record) -> Decided<Run>
     for child in children {
         invoke(draft, report.run, child)?;
     }
-    leased(draft, report)
+    let mut run = leased(draft, report)?;
+    // The handler learns of waits that have ended at once as it does of those that end later.
+    for NewWait { step, .. } in &report.waits {
+        if wait::is_answered(draft, &run, step)? && !run.answered.contains(step) {
+            run.answered.push(step.clone());
+        }
+    }
+    Ok(run)
 }
 
 fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> {

@@ -202,6 +202,26 @@ pub(crate) async fn a_run_replaces_its_own_wait(harness: &TestHarness) {
     assert_eq!(harness.completed(&engine, run).await, json!([null, 5]));
 }
 
+/// spec signals: the step whose place another step of its run takes goes on at once.
+pub(crate) async fn a_replaced_wait_goes_on_at_once(harness: &TestHarness) {
+    let twice = Workflow::new("twice", |ctx: Ctx, _: Value| async move {
+        let first = async {
+            let signal = ctx.wait_for_signal_by_name::<u32>("a", "go").await?;
+            ctx.step("after a", || async { Ok(signal) }).await
+        };
+        let second = ctx.wait_for_signal_by_name::<u32>("b", "go").replacing();
+        let (first, second) = join(first, second).await;
+        Ok((first?, second?))
+    });
+    let engine = harness.engine().workflow(twice).start().await.unwrap();
+    let run = start(&engine, "twice", json!(null)).await;
+    harness.settle().await;
+    assert_eq!(recorded_steps(harness, run).await, ["a", "after a"]);
+    assert_eq!(engine.signal_by_name("go", 5).await.unwrap(), Some(run));
+    harness.settle().await;
+    assert_eq!(harness.completed(&engine, run).await, json!([null, 5]));
+}
+
 /// A workflow whose handler calls code for 20 s, and returns the steps that are recorded then.
 fn calling(journal: &Journal) -> Workflow<Value, Value> {
     let journal = journal.clone();
@@ -322,6 +342,52 @@ pub(crate) async fn a_wait_ends_while_a_call_lasts(harness: &TestHarness) {
     assert_eq!(engine.send("paid", json!(8)).await.unwrap().woke, 0);
     for run in [answered, silent] {
         assert_eq!(recorded_steps(harness, run).await, ["paid"]);
+    }
+}
+
+/// spec remote: a handler learns at once of a wait that ends as it begins: a call of an unknown
+/// workflow, an event that was kept for the run.
+pub(crate) async fn a_wait_that_ends_at_once_is_told(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let notes = journal.clone();
+    let workflow = Workflow::new("beside", move |ctx: Ctx, data: Value| {
+        let journal = notes.clone();
+        async move {
+            ctx.recorded().await?;
+            ctx.step("kept", || async {
+                journal.spend(secs(10)).await;
+                Ok(())
+            })
+            .await?;
+            let mut answers = ctx.answers();
+            let wait = async {
+                if data["call"] == true {
+                    let child = ctx.invoke::<_, Value>("child", "nobody", json!(null));
+                    return ctx.timed(child).await.map_err(|error| error.code().to_owned());
+                }
+                let paid = ctx.wait_for_event::<Value>("paid", "paid").timeout(secs(50));
+                Ok(json!(ctx.timed(paid).await.unwrap()))
+            };
+            let call = ctx.busy(journal.spend(secs(100)));
+            let (mut call, mut wait) = (std::pin::pin!(call), std::pin::pin!(wait));
+            loop {
+                tokio::select! {
+                    biased;
+                    answer = &mut wait => return Ok(answer.unwrap_or_else(Value::from)),
+                    () = &mut call => return Ok(json!("called")),
+                    () = answers.next() => drop(ctx.recorded().await?),
+                }
+            }
+        }
+    });
+    let workflow = workflow.waits_for(WaitsFor::event("paid").matching("id", "id"));
+    let engine = harness.engine().workflow(workflow).start().await.unwrap();
+    for (call, answer) in [(true, json!("UnknownWorkflow")), (false, json!({ "id": 1 }))] {
+        let run = start(&engine, "beside", json!({ "id": 1, "call": call })).await;
+        harness.advance(secs(1)).await;
+        engine.send("paid", json!({ "id": 1 })).await.unwrap();
+        harness.advance(secs(10)).await;
+        assert_eq!(harness.completed(&engine, run).await, answer);
     }
 }
 

@@ -150,9 +150,11 @@ stories! {
         an_error_keeps_its_details,
         a_signal_by_name_has_one_waiter,
         a_run_replaces_its_own_wait,
+        a_replaced_wait_goes_on_at_once,
         any_engine_records_steps_of_a_driven_run,
         a_stale_lease_records_nothing,
         a_wait_ends_while_a_call_lasts,
+        a_wait_that_ends_at_once_is_told,
         a_handler_counts_failed_attempts,
     }
     lifecycle {

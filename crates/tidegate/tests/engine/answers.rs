@@ -46,10 +46,11 @@ pub(crate) async fn a_wait_is_answered_by_the_whole_event(harness: &TestHarness)
     let silent = engine.send_all(vec![silent]).await.unwrap()[0].run().unwrap();
     harness.advance(secs(60)).await;
     assert_eq!(harness.completed(&engine, silent).await[1], json!(null));
-    for attributes in ["[]".to_owned(), format!("{{\"a\":\"{}\"}}", "x".repeat(65_536))] {
-        let attributes = Some(Payload::parse(attributes.as_bytes(), 100_000).unwrap());
+    let large = format!("{{\"a\":\"{}\"}}", "x".repeat(65_536));
+    for text in ["[]", &large, r#"{"data": 2}"#, r#"{"v": 1, "ts": 2}"#, r#"{"name": 1}"#] {
+        let attributes = Some(Payload::parse(text.as_bytes(), 100_000).unwrap());
         let event = NewEvent { attributes, ..new_event("order", 1).unwrap() };
-        assert!(engine.send_all(vec![event]).await.is_err(), "only small objects are attributes");
+        assert!(engine.send_all(vec![event]).await.is_err(), "{text:.20}");
     }
 }
 
@@ -66,21 +67,35 @@ pub(crate) async fn a_wait_has_a_condition(harness: &TestHarness) {
             }
         })
     };
+    let mixed = Workflow::new("mixed", |ctx: Ctx, _: Value| async move {
+        let paid = ctx.wait_for_event::<Value>("paid", "paid").timeout(secs(60));
+        paid.only_if("async.data.cents > 9").only_if_lenient("async.data.ok || false").await
+    });
+    let long = Workflow::new("long", |ctx: Ctx, _: Value| async move {
+        let part = "async.data.a in event.data.list || async.data.b in event.data.list";
+        let paid = ctx.wait_for_event::<Value>("paid", "paid").timeout(secs(60));
+        paid.only_if(part).only_if(part).only_if(part).await
+    });
     let both = "async.data.id == event.data.id && async.data.cents > event.data.least";
     let engine = harness
         .engine()
         .workflow(order("both", both, false))
         .workflow(order("either", "async.data.id == 'z' || async.data.cents > 99", true))
         .workflow(order("bad", "async.data.id ==", false))
+        .workflow(mixed)
+        .workflow(long)
         .start()
         .await
         .unwrap();
     let first = start(&engine, "both", json!({ "id": "a", "least": 10 })).await;
     let other = start(&engine, "both", json!({ "id": "b", "least": 10 })).await;
     let either = start(&engine, "either", json!({})).await;
-    let bad = start(&engine, "bad", json!({})).await;
-    harness.settle().await;
-    assert_eq!(failed(&engine, bad).await.code(), "BadMatch");
+    let list = json!({ "list": vec!["a text of an event"; 600] });
+    for (name, data) in [("bad", json!({})), ("mixed", json!({})), ("long", list)] {
+        let bad = start(&engine, name, data).await;
+        harness.settle().await;
+        assert_eq!(failed(&engine, bad).await.code(), "BadMatch", "{name}");
+    }
     let paid = |id: &str, cents: Value| {
         let (engine, data) = (engine.clone(), json!({ "id": id, "cents": cents }));
         async move { engine.send("paid", data).await.unwrap().woke }

@@ -386,4 +386,4 @@ fn given<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Valu
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

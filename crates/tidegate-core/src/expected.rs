@@ -4,7 +4,9 @@
 //! With them the first round trip of a transaction reads more of what its decision needs. They are
 //! predictions: a decision requests what is missing, and nothing is decided on them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeMap, sync::Arc};
+
+use rpds::RedBlackTreeMapSync;
 
 use crate::{
     id::Seq,
@@ -19,20 +21,25 @@ const MAX_NAMES: usize = 1000;
 const MAX_QUEUES: usize = 64;
 const MAX_VALUES: usize = 256;
 
+/// Map whose copies share what they have in common: every transaction makes a copy.
+type Map<K, V> = RedBlackTreeMapSync<K, V>;
+
 /// The expected reads of one engine.
 #[derive(Clone, Debug, Default)]
 pub struct Expected {
     /// The paths on which runs wait for events, by workspace and event name. With them the first
     /// round trip of a post reads the waits and takes their latches.
-    paths: BTreeMap<(Workspace, String), Vec<String>>,
+    paths: Map<(Workspace, String), Arc<[String]>>,
     /// The values whose turns come next in fair queues.
-    queues: BTreeMap<GateKey, Turns>,
+    queues: Map<GateKey, Turns>,
+    /// The queue of each of their runs, and the position there.
+    runs: Map<Seq, (GateKey, At)>,
 }
 
 /// The values whose turns come next in a fair queue.
 #[derive(Clone, Debug, Default)]
 struct Turns {
-    firsts: BTreeMap<At, First>,
+    firsts: Map<At, First>,
     /// Whether the latest transaction has found exactly the expected runs at the front. It has not
     /// if other engines have moved the queue, or if more values wait than are remembered.
     proven: bool,
@@ -83,7 +90,7 @@ impl Expected {
             return &[];
         }
         let paths = self.paths.get(&(ws.clone(), name.to_owned()));
-        paths.map_or(&[], Vec::as_slice)
+        paths.map_or(&[], |paths| paths)
     }
 
     /// Returns the reads of the turns that these reads will probably serve: the share of each value
@@ -98,9 +105,9 @@ impl Expected {
             let Some(turns) = self.queues.get(gate).filter(|turns| turns.proven) else { continue };
             // The last run of the queue that is read is the one that finds no room.
             let served = limit.saturating_sub(1);
-            let firsts = || turns.firsts.values().take(served as usize);
-            let again = served.saturating_sub(u32::try_from(firsts().count()).unwrap_or(served));
-            for First { input, share, number } in firsts() {
+            let count = turns.firsts.size().min(served as usize);
+            let again = served.saturating_sub(u32::try_from(count).unwrap_or(served));
+            for First { input, share, number } in turns.firsts.values().take(count) {
                 let behind = Scan::QueueTier(gate.clone(), Place::tier_behind(*number));
                 more = more.row(RowKey::Gate(share.clone())).scan(behind, 1 + again);
                 inputs.push(*input);
@@ -133,7 +140,7 @@ impl Expected {
         let runs = queue.iter().filter_map(|row| row.as_run());
         let firsts: Vec<_> = runs.map_while(|run| Some((run, first(run)?))).collect();
         let (_, (_, last, _)) = firsts.last()?;
-        let turns = self.queues.get(gate).filter(|turns| turns.firsts.len() >= firsts.len());
+        let turns = self.queues.get(gate).filter(|turns| turns.firsts.size() >= firsts.len());
         let same = |turns: &Turns| {
             turns.firsts.keys().zip(&firsts).all(|(known, (_, (_, at, _)))| known == at)
         };
@@ -152,12 +159,12 @@ impl Expected {
     pub fn learn(&self, lesson: Lesson, changes: &[Change]) -> Option<Self> {
         let mut learned: Option<Self> = None;
         for (name, paths) in lesson.paths {
-            if self.paths.get(&name).map_or(&[][..], Vec::as_slice) != paths {
+            if self.paths.get(&name).map_or(&[][..], |paths| paths) != paths {
                 let learned = learned.get_or_insert_with(|| self.clone());
-                if learned.paths.len() >= MAX_NAMES {
-                    learned.paths.clear();
+                if learned.paths.size() >= MAX_NAMES {
+                    learned.paths = Map::default();
                 }
-                learned.paths.insert(name, paths);
+                learned.paths.insert_mut(name, paths.into());
             }
         }
         if self.queues.is_empty() && lesson.fronts.is_empty() {
@@ -165,30 +172,45 @@ impl Expected {
         }
         let mut learned = learned.unwrap_or_else(|| self.clone());
         for (gate, front) in lesson.fronts {
-            if learned.queues.len() >= MAX_QUEUES && !learned.queues.contains_key(&gate) {
-                learned.queues.clear();
-            }
-            let turns = learned.queues.entry(gate).or_default();
-            turns.proven = matches!(front, Front::Expected);
-            if let Front::Others(last, firsts) = front {
-                turns.firsts = turns.firsts.split_off(&last);
-                turns.firsts.extend(firsts);
-            }
+            learned.compare(&gate, front);
         }
         learned.follow(changes);
         Some(learned)
     }
 
+    /// Remembers what a transaction has found at the front of a queue.
+    fn compare(&mut self, gate: &GateKey, front: Front) {
+        let proven = matches!(front, Front::Expected);
+        if let Front::Others(last, firsts) = front {
+            let before = self.queues.get(gate).into_iter().flat_map(|it| it.firsts.range(..last));
+            for (_, run) in before.map(|(at, _)| *at).collect::<Vec<_>>() {
+                self.forget(run);
+            }
+            if !self.queues.contains_key(gate) {
+                if self.queues.size() >= MAX_QUEUES {
+                    (self.queues, self.runs) = <(Map<_, _>, Map<_, _>)>::default();
+                }
+                self.queues.insert_mut(gate.clone(), Turns::default());
+            }
+            for (at, first) in firsts {
+                self.expect(gate, at, first);
+            }
+        }
+        if let Some(turns) = self.queues.get_mut(gate) {
+            turns.proven = proven;
+        }
+    }
+
     /// Applies the changes of a transaction to the queues.
     fn follow(&mut self, changes: &[Change]) {
-        let (mut moved, mut shares, mut runs) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
+        let (mut shares, mut runs) = (BTreeMap::new(), Vec::new());
         for change in changes {
             match change {
                 Change::Insert(Row::Run(run)) | Change::Update(Row::Run(run)) => {
-                    moved.insert(run.id.seq);
+                    self.forget(run.id.seq);
                     runs.push(run);
                 }
-                Change::Delete(RowKey::Run(run)) => drop(moved.insert(*run)),
+                Change::Delete(RowKey::Run(run)) => self.forget(*run),
                 // The share of a value is written together with its first run.
                 Change::Insert(Row::Gate(gate)) | Change::Update(Row::Gate(gate)) => {
                     if matches!(gate.state, GateState::Share(_)) {
@@ -198,20 +220,40 @@ impl Expected {
                 Change::Insert(_) | Change::Update(_) | Change::Delete(_) => {}
             }
         }
-        for turns in self.queues.values_mut() {
-            turns.firsts.retain(|(_, run), _| !moved.contains(run));
-        }
         for run in runs {
             let Some((need, at, number)) = first(run) else { continue };
             let Some(share) = shares.get(&number) else { continue };
-            // A queue is remembered from the moment on at which its front was read.
-            let Some(turns) = self.queues.get_mut(&need.gate) else { continue };
             let (input, share) = (run.source.first().seq, GateKey::clone(share));
-            turns.firsts.insert(at, First { input, share, number });
-            if turns.firsts.len() > MAX_VALUES {
-                turns.firsts.pop_last();
-            }
+            self.expect(&need.gate, at, First { input, share, number });
         }
-        self.queues.retain(|_, turns| !turns.firsts.is_empty());
+        let empty = self.queues.iter().filter(|(_, turns)| turns.firsts.is_empty());
+        for gate in empty.map(|(gate, _)| gate.clone()).collect::<Vec<_>>() {
+            self.queues.remove_mut(&gate);
+        }
+    }
+
+    /// Expects the first run of a value. A queue is remembered from the moment on at which its front
+    /// was read.
+    fn expect(&mut self, gate: &GateKey, at: At, first: First) {
+        self.forget(at.1);
+        let Some(turns) = self.queues.get_mut(gate) else { return };
+        turns.firsts.insert_mut(at, first);
+        self.runs.insert_mut(at.1, (gate.clone(), at));
+        let beyond = turns.firsts.last().filter(|_| turns.firsts.size() > MAX_VALUES);
+        if let Some((_, run)) = beyond.map(|(at, _)| *at) {
+            self.forget(run);
+        }
+    }
+
+    /// Expects a run no longer at the front of its queue.
+    fn forget(&mut self, run: Seq) {
+        let Some((gate, at)) = self.runs.get(&run).cloned() else { return };
+        self.runs.remove_mut(&run);
+        if let Some(turns) = self.queues.get_mut(&gate) {
+            turns.firsts.remove_mut(&at);
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

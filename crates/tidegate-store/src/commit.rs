@@ -66,8 +66,9 @@ pub struct CommitEffects {
     pub ended: Vec<Ended>,
     /// Runs whose workers have to stop.
     pub stopping: Vec<Seq>,
-    /// Driven runs with waits that have ended, each with the number of these waits.
-    pub answered: BTreeMap<Seq, usize>,
+    /// Driven runs with waits that have ended, each with the fence of its lease and the number of
+    /// these waits.
+    pub answered: BTreeMap<Seq, (i64, usize)>,
     /// Runs that are ready and not leased, with the workspace and the turn of each.
     pub ready: BTreeMap<RunId, (Workspace, Turn)>,
     /// Earliest due time of the changed rows.
@@ -119,7 +120,7 @@ impl CommitEffects {
                             seen.ready.insert(run.id, (run.ws.clone(), Turn::of(run)));
                         }
                         Phase::Driven if !run.answered.is_empty() => {
-                            seen.answered.insert(run.id.seq, run.answered.len());
+                            seen.answered.insert(run.id.seq, (run.fence, run.answered.len()));
                         }
                         Phase::Queued { .. } | Phase::Driven | Phase::Waiting | Phase::Paused => {}
                     }

@@ -593,11 +593,11 @@ pub fn new_event(name: &str, data: impl Serialize) -> Result<NewEvent, Error> {
     Ok(NewEvent::new(name, data))
 }
 
-/// Checks the rules that apply to the events of every sender.
 /// Maximum size of the attributes of an event: they describe its sender, and are part of every
 /// answer that has the whole event.
 const MAX_ATTRIBUTES_BYTES: usize = 64 * 1024;
 
+/// Checks the rules that apply to the events of every sender.
 pub(crate) fn check_events(events: &[NewEvent]) -> Result<(), Error> {
     if events.len() > MAX_EVENTS {
         let got = events.len();
@@ -609,13 +609,26 @@ pub(crate) fn check_events(events: &[NewEvent]) -> Result<(), Error> {
             check_name(text)
                 .map_err(|rule| Error::Value(format!("event {place}: its {what} {rule}")))?;
         }
-        let text = event.attributes.as_ref().map_or("{}", |attributes| attributes.as_str().trim());
-        if !text.starts_with('{') || text.len() > MAX_ATTRIBUTES_BYTES {
-            return Err(Error::Value(format!(
-                "event {place}: its attributes must be an object of at most \
-                 {MAX_ATTRIBUTES_BYTES} bytes, got {} bytes",
-                text.len()
-            )));
+        if let Some(Err(rule)) = event.attributes.as_ref().map(check_attributes) {
+            return Err(Error::Value(format!("event {place}: its attributes {rule}")));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the attributes of an event. The error describes the rule that they break.
+fn check_attributes(attributes: &Payload) -> Result<(), String> {
+    let text = attributes.as_str().trim();
+    if !text.starts_with('{') || text.len() > MAX_ATTRIBUTES_BYTES {
+        let got = text.len();
+        return Err(format!(
+            "must be an object of at most {MAX_ATTRIBUTES_BYTES} bytes, got {got} bytes"
+        ));
+    }
+    // Every event has these members itself.
+    for name in ["name", "data", "ts"] {
+        if attributes.select(&[name.to_owned()]).is_some() {
+            return Err(format!("must not have `{name}`: set the field of the event"));
         }
     }
     Ok(())

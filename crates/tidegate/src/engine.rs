@@ -433,8 +433,8 @@ impl Shared {
         for run in &seen.stopping {
             elsewhere |= !self.stop(*run, StopReason::Cancelled);
         }
-        for (run, count) in &seen.answered {
-            elsewhere |= !self.answered(*run, *count);
+        for (run, (fence, count)) in &seen.answered {
+            elsewhere |= !self.answered(*run, *fence, *count);
         }
         if let Some(due) = seen.due {
             let delay = due.micros().saturating_sub(seen.now.micros()).max(0);
@@ -468,11 +468,14 @@ impl Shared {
     }
 
     /// Tells the handler of a run how many of its waits have ended since its lease. Returns `false`
-    /// if this engine does not drive the run.
-    pub(crate) fn answered(&self, run: Seq, count: usize) -> bool {
+    /// if this engine does not drive the run under this fence.
+    pub(crate) fn answered(&self, run: Seq, fence: i64, count: usize) -> bool {
         let driven = lock(&self.driven);
-        let Some(driven) = driven.get(&run) else { return false };
-        driven.answers.send_if_modified(|known| std::mem::replace(known, count) < count);
+        let Some(driven) = driven.get(&run).filter(|it| it.fence == fence) else { return false };
+        driven.answers.send_if_modified(|known| {
+            let before = std::mem::replace(known, count.max(*known));
+            before < count
+        });
         true
     }
 

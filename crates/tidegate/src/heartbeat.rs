@@ -301,9 +301,9 @@ async fn bury(shared: &Arc<Shared>, snapshot: &Snapshot) {
 }
 
 /// Stops runs that other engines have cancelled, tells handlers of waits that other engines have
-/// answered, and releases stray runs: runs leased to this
-/// engine that none of its tasks drives, because the answer to the lease was lost. A run counts as
-/// stray when two checks in a row find it without a task.
+/// answered, and releases stray runs: runs leased to this engine that none of its tasks drives,
+/// because the answer to the lease was lost. A run counts as stray when two checks in a row find it
+/// without a task.
 async fn look_at_own(
     shared: &Arc<Shared>,
     snapshot: &Snapshot,
@@ -318,7 +318,7 @@ async fn look_at_own(
             if run.phase == Phase::Stopping {
                 shared.stop(seq, StopReason::Cancelled);
             }
-            shared.answered(seq, run.answered.len());
+            shared.answered(seq, fence, run.answered.len());
             continue;
         }
         if strays.get(&seq) != Some(&fence) {

@@ -178,11 +178,10 @@ pub(crate) fn holds(condition: &Formula, event: &Event) -> Result<bool, String> 
 }
 
 /// Evaluates an expression for an event. Returns its result as JSON.
-pub(crate) fn value_of(formula: &Formula, event: &Event) -> Result<Value, String> {
+pub(crate) fn value_of(formula: &Formula, event: &Event) -> Result<String, String> {
     with_variables(event, |variables| {
         let value = formula.expr().evaluate(variables, formula.mode());
-        let value = value.map_err(|error| failed("expr", formula, &error))?;
-        Ok(serde_json::from_str(&value.to_json()).unwrap_or(Value::Null))
+        value.map(|value| value.to_json()).map_err(|error| failed("expr", formula, &error))
     })
 }
 

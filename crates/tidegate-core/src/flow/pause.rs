@@ -90,7 +90,7 @@ pub(crate) fn hold_back<E>(
         return Ok(None);
     };
     let after = if lane == from.lane { from.after } else { LanePlace::FIRST.after };
-    let found = draft.found(&Scan::Lane(lane, after), EXAMINED)?;
+    let found = draft.found_still(&Scan::Lane(lane, after), EXAMINED, |_| true)?;
     let runs: Vec<Run> = found.into_iter().filter_map(Row::as_run).cloned().collect();
     let last = runs.last().filter(|_| runs.len() >= EXAMINED as usize).map(|run| run.id.seq);
     let mut missing = Missing::default();

@@ -33,7 +33,7 @@ pub(super) fn post<E>(draft: &mut Draft, run: &Run, ended: &Ended) -> Decided<()
         return Ok(());
     }
     let inputs = inputs(draft, run)?;
-    if inputs.first().is_none_or(|event| settings.has(&event.name)) {
+    if inputs.is_empty() || inputs.iter().any(|event| settings.has(&event.name)) {
         return Ok(());
     }
     let data = data(settings.data.clone(), run, &ended.ending, &inputs);

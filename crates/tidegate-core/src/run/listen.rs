@@ -47,9 +47,11 @@ pub(crate) fn begin<E>(
         return Ok(());
     }
     if draft.is_probing() {
-        let cancel_on = workflow.cancel_on.iter().map(|entry| &entry.on);
-        let mut entries = cancel_on.chain(&workflow.waits_for);
-        return entries.try_for_each(|it| wait::use_path(draft, &run.ws, &it.event, &it.path()));
+        let cancel_on = workflow.cancel_on.iter();
+        let cancel_on = cancel_on.map(|entry| (&entry.on, entry.path(candidate.event)));
+        let waits_for = workflow.waits_for.iter().map(|wanted| (wanted, wanted.path()));
+        let mut entries = cancel_on.chain(waits_for);
+        return entries.try_for_each(|(it, path)| wait::use_path(draft, &run.ws, &it.event, &path));
     }
     let since = draft.next_seq()?;
     for entry in &workflow.cancel_on {

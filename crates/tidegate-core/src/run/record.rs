@@ -366,7 +366,7 @@ pub fn record(draft: &mut Draft, report: &Record) -> Decided<Recorded> {
         is_progress |= remember(draft, report, step.clone(), what.kind(), send)?;
     }
     for asked in &report.commits {
-        append(draft, report, asked)?;
+        is_progress |= append(draft, report, asked)?;
     }
     // The run is read again, because an event that it sent may have ended its own wait, or replaced
     // it.
@@ -504,23 +504,24 @@ fn send(
     }
 }
 
-/// Commits to a stream and records the step. After a conflict it does neither.
-fn append(draft: &mut Draft, report: &Record, asked: &NewCommit) -> Decided<()> {
+/// Commits to a stream and records the step. After a conflict it does neither. Returns whether the
+/// step is new.
+fn append(draft: &mut Draft, report: &Record, asked: &NewCommit) -> Decided<bool> {
     let NewCommit { step, commit } = asked;
     let known = draft.row::<Refusal>(&RowKey::Step(report.run, step.clone()))?.is_some();
     if known {
-        return Ok(());
+        return Ok(false);
     }
     let catalog = draft.catalog(&commit.ws)?;
     let result =
         match draft.keep_or_undo(|draft| stream::commit(draft, commit, catalog.followers())) {
             Ok(committed) => Ok(Payload::from_value(&committed.to_value())),
-            Err(Stop::Refused(StreamRefusal::Conflict { .. })) => return Ok(()),
+            Err(Stop::Refused(StreamRefusal::Conflict { .. })) => return Ok(false),
             Err(Stop::Refused(refusal)) => Err(RunError::of(refusal.code(), refusal.to_string())),
             Err(Stop::Need(reads)) => return Err(Stop::Need(reads)),
             Err(Stop::Full) => return Err(Stop::Full),
         };
-    remember(draft, report, step.clone(), StepKind::Commit, |_| Ok(result)).map(|_| ())
+    remember(draft, report, step.clone(), StepKind::Commit, |_| Ok(result))
 }
 
 /// Counts a compensation at once, with its record, because an event in the same report may replace
@@ -608,10 +609,13 @@ fn register(draft: &mut Draft, run: &mut Run, waits: Vec<NewWait>) -> Decided<Re
                 WaitOn::Event { name, matches, filter, whole }
             }
             NewWaitOn::Named { name, replace } => {
+                let known = run.answered.len();
                 if !named::claim(draft, run, &step, &name, replace)? {
                     answered = true;
                     continue;
                 }
+                // The step whose place it takes may be one of this run.
+                answered |= run.answered.len() > known;
                 WaitOn::Named { name }
             }
             NewWaitOn::Signal { name } => WaitOn::Signal { name },
@@ -649,7 +653,14 @@ fn begin_waits(draft: &mut Draft, mut run: Run, report: &Record) -> Decided<Run>
     for child in children {
         invoke(draft, report.run, child)?;
     }
-    leased(draft, report)
+    let mut run = leased(draft, report)?;
+    // The handler learns of waits that have ended at once as it does of those that end later.
+    for NewWait { step, .. } in &report.waits {
+        if wait::is_answered(draft, &run, step)? && !run.answered.contains(step) {
+            run.answered.push(step.clone());
+        }
+    }
+    Ok(run)
 }
 
 fn suspend(draft: &mut Draft, mut run: Run, waits: Vec<NewWait>) -> Decided<()> {

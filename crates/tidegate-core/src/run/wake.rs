@@ -175,7 +175,9 @@ fn under<E>(
         .filter_map(|row| if let Row::Wait(wait) = row { Some(wait) } else { None })
         .map(|wait| WaitPlace { path: path.clone(), run: wait.run, step: wait.step.clone() })
         .collect();
-    waits.extend(listening(draft, event, &path, run, limit)?);
+    // The place of a run's first listener comes before those of its steps.
+    let from = if step < listen::step(0) { run } else { Seq(run.0.saturating_add(1)) };
+    waits.extend(listening(draft, event, &path, from, limit)?);
     waits.retain(|wait| (wait.run, &wait.step) > (run, &step));
     waits.sort();
     waits.dedup();

@@ -5,6 +5,7 @@ use tidegate_core::{
     command::Answer,
     id::{EventId, RunId},
     row::{Ending, Row, Source},
+    run::wake::WOKEN_AT_ONCE,
 };
 use tidegate_store::why;
 
@@ -194,6 +195,41 @@ pub async fn an_event_cancels_any_number_of_runs(world: &World) {
     call_off(world, 1).await;
     world.sweep().await;
     world.check_quiet().await;
+}
+
+/// spec L29: runs that an event spares do not keep it from those behind them.
+pub async fn an_event_reaches_the_runs_behind_those_that_it_spares(world: &World) {
+    let rule = json!({
+        "event": "order/cancelled",
+        "match": { "order.id": "id" },
+        "if": "async.data.least <= event.data.n",
+    });
+    world.define(definition(&json!({ "cancelOn": rule }))).await;
+    let crowd = 2 * WOKEN_AT_ONCE + 40;
+    let order = |n| event("order", &json!({ "id": 1, "n": n }));
+    world.post_all((0..crowd).map(order).collect()).await;
+    let data = json!({ "order": { "id": 1 }, "least": crowd - 20 });
+    let posted = world.post("order/cancelled", data).await;
+    assert_eq!((posted.cancelled, posted.waking), (0, true));
+    world.sweep().await;
+    assert_eq!(world.alive("order").await, crowd - 20);
+}
+
+/// spec L29: each entry of a long list with conditions cancels.
+pub async fn a_run_has_many_conditions(world: &World) {
+    let entry = |n: u32| {
+        let same = format!("async.data.key{n} == event.data.id");
+        json!({ "event": format!("cancelled{n}"), "if": same })
+    };
+    let rules: Vec<Value> = (0..16).map(entry).collect();
+    world.define(definition(&json!({ "cancelOn": rules }))).await;
+    for n in 0..16 {
+        let run = world.send_for_run("order", json!({ "id": n })).await;
+        assert_eq!(world.post("cancelled0", json!({ "key0": "other" })).await.cancelled, 0);
+        let (name, key) = (format!("cancelled{n}"), format!("key{n}"));
+        assert_eq!(world.post(&name, json!({ key: n })).await.cancelled, 1);
+        assert_eq!(world.state(run).await, "cancelled");
+    }
 }
 
 /// spec L29: a definition without the control costs no row, and the stored run no byte.

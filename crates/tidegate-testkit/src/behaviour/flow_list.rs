@@ -427,6 +427,7 @@ macro_rules! flow_behaviours {
                 a_pause_takes_runs_back_that_wait_between_two_gates,
                 the_end_of_an_exception_from_a_pause_takes_its_runs_back,
                 a_pause_of_many_runs_continues_in_a_chore,
+                the_end_of_a_run_ends_no_pause_of_many_runs,
                 a_paused_key_delays_no_other_key,
                 a_paused_throttle_keeps_its_queue,
                 runs_that_waited_for_a_pause_start_in_their_order,
@@ -535,6 +536,8 @@ macro_rules! flow_behaviours {
                 after_its_time_an_event_cancels_nothing,
                 an_open_fold_is_untouched,
                 an_event_cancels_any_number_of_runs,
+                an_event_reaches_the_runs_behind_those_that_it_spares,
+                a_run_has_many_conditions,
                 a_workflow_without_it_pays_nothing,
                 the_children_are_cancelled_with_the_run,
                 why_names_the_events,
@@ -544,6 +547,7 @@ macro_rules! flow_behaviours {
                 events_are_consumed_in_order,
                 an_event_ends_a_wait_or_enters_the_inbox,
                 the_inbox_is_bounded,
+                an_event_enters_any_number_of_inboxes,
             }
         }
     };

@@ -469,6 +469,28 @@ pub async fn a_pause_of_many_runs_continues_in_a_chore(world: &World) {
     assert_eq!(world.drain().await.len(), runs.len());
 }
 
+/// spec L25: the chore of a pause goes on where a run that it has found ends in the same moment.
+pub async fn the_end_of_a_run_ends_no_pause_of_many_runs(world: &World) {
+    world.define(json!({ "name": "sync" })).await;
+    let runs = send(world, 300).await;
+    pause(world, json!({ "workflow": "sync" })).await;
+    let rows = world.dump().await;
+    let chore = rows.into_iter().find_map(|row| match row {
+        Row::Chore(chore) => Some(Box::new(chore)),
+        _ => None,
+    });
+    let cancel =
+        Command::Cancel { ws: world.ws.clone(), run: runs[0], reason: "by hand".to_owned() };
+    let sweep = Command::SweepChore { known: chore.expect("a chore takes the runs back") };
+    for answer in world.batch(vec![cancel, sweep]).await {
+        assert_eq!(answer, Ok(Answer::Done));
+    }
+    world.sweep().await;
+    let rows = world.dump().await;
+    let ready = rows.iter().filter_map(Row::as_run).filter(|run| run.phase == Phase::Ready);
+    assert_eq!(ready.count(), 0, "a ready run was left");
+}
+
 /// Returns the runs inside gates.
 async fn held(world: &World) -> Vec<RunId> {
     let rows = world.dump().await;

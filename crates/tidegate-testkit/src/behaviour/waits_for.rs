@@ -1,11 +1,14 @@
 //! `waitsFor`: events from the admission of a run on are kept until the run waits for them.
 
 use serde_json::{Value, json};
-use tidegate_core::row::{ListenerEffect, Run};
+use tidegate_core::{
+    row::{ListenerEffect, Row, Run},
+    run::wake::WOKEN_AT_ONCE,
+};
 
 use crate::{
     worker::{for_event, for_event_with},
-    world::World,
+    world::{World, event},
 };
 
 async fn define(world: &World) {
@@ -105,4 +108,20 @@ pub async fn the_inbox_is_bounded(world: &World) {
     let last = for_event_with("last", "verified", &[("n", json!(102))]);
     world.suspend(&run, vec![last]).await;
     assert_eq!(world.lease_one().await.id, run.id, "there is room again");
+}
+
+/// spec L35, N16: an event enters the inboxes of any number of runs, chunk by chunk, once each.
+pub async fn an_event_enters_any_number_of_inboxes(world: &World) {
+    define(world).await;
+    let crowd = 2 * WOKEN_AT_ONCE + 40;
+    world.post_all(vec![event("onboard", &json!({ "id": 1 })); crowd]).await;
+    assert!(world.post("verified", json!({ "user": { "id": 1 } })).await.waking);
+    world.sweep().await;
+    let rows = world.dump().await;
+    let kept = rows.iter().filter_map(Row::as_run).map(|run| match run.listeners[0].effect {
+        ListenerEffect::Keep { kept, .. } => kept,
+        ListenerEffect::Cancel => panic!("not an inbox: {run:?}"),
+    });
+    assert_eq!(kept.filter(|kept| *kept == 1).count(), crowd);
+    assert!(!rows.iter().any(|row| matches!(row, Row::Chore(_))), "the chore has ended");
 }

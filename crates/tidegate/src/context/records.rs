@@ -46,8 +46,8 @@ pub struct PendingWait {
 pub struct Answers(Option<watch::Receiver<usize>>);
 
 impl Answers {
-    /// Completes when a wait has ended since the last call. [`Ctx::recorded`] then has its answer,
-    /// and completes the wait.
+    /// Completes when a wait has ended since the last call, also as it began. [`Ctx::recorded`] then
+    /// has its answer, and completes the wait.
     pub async fn next(&mut self) {
         if let Some(answers) = &mut self.0
             && answers.changed().await.is_ok()
@@ -206,7 +206,8 @@ impl Ctx {
 
     /// Awaits a wait, whose time passes also while a step or another future of the handler executes.
     ///
-    /// The store ends waits of runs that wait. While this run is driven, its handler has to.
+    /// The store ends waits of runs that wait. While this run is driven, its handler has to. Call
+    /// [`Ctx::recorded`] before, in the same activation: the end of the time is a record.
     pub async fn timed<T: FromAnswer>(&self, wait: Wait<T>) -> Result<T::Value> {
         let (step, kind) = (wait.step.clone(), wait.kind);
         let Some(delay) = self.delay_of(&wait) else { return wait.await };

@@ -113,6 +113,9 @@ impl Ctx {
             Some(Err(_)) => {}
             None => telemetry::stream_conflict(),
         }
+        if outcome.is_some() {
+            self.activation_state().progressed(step);
+        }
         Ok(outcome)
     }
 

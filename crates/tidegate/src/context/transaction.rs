@@ -99,7 +99,10 @@ impl Ctx {
         done: std::result::Result<Payload, TransactionError<StepError>>,
     ) -> Result<T> {
         let fault = match done {
-            Ok(value) => return read(id, value),
+            Ok(value) => {
+                self.activation_state().progressed(id);
+                return read(id, value);
+            }
             Err(TransactionError::Step(fault)) => fault,
             // The fence was refused: another engine drives the run now, and this activation must
             // stop.

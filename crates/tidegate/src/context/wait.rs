@@ -159,23 +159,18 @@ impl<T> Wait<T> {
     }
 
     fn filtered(mut self, condition: &str, mode: Mode) -> Self {
-        let bound = bind(condition, &self.ctx.event().whole(), mode);
-        match (&mut self.on, bound) {
-            (Ok(NewWaitOn::Event { matches, filter, .. }), Ok((equality, rest))) => {
-                matches.extend(equality);
-                let rest = match (filter.take(), rest) {
-                    (Some(first), Some(rest)) => Some(format!("({}) && ({rest})", first.expr)),
-                    (first, rest) => first.map(|first| first.expr).or(rest),
-                };
-                let lenient = mode == Mode::Lenient;
-                *filter = rest.map(|expr| WaitFilter { expr, lenient });
+        let own = self.ctx.event().whole();
+        let error = match &mut self.on {
+            Ok(NewWaitOn::Event { matches, filter, .. }) => {
+                let narrowed = narrow(matches, filter, condition, &own, mode);
+                let error = narrowed.err().map(|error| format!("`{condition}`: {error}"));
+                error.map(|message| StepError::coded("BadMatch", message).fatal())
             }
-            (Ok(NewWaitOn::Event { .. }), Err(error)) => {
-                let (code, message) = ("BadMatch", format!("`{condition}`: {error}"));
-                self.on = Err(StepError::coded(code, message).fatal());
-            }
-            (Ok(_), _) => self.on = Err(self.no_event()),
-            (Err(_), _) => {}
+            Ok(_) => Some(self.no_event()),
+            Err(_) => None,
+        };
+        if let Some(error) = error {
+            self.on = Err(error);
         }
         self
     }
@@ -197,6 +192,30 @@ impl<T> Wait<T> {
 
 /// Path and encoded value of an equality, and the text of the remaining condition.
 type Bound = (Option<(String, Vec<u8>)>, Option<String>);
+
+/// Adds a condition to those of a wait. The error describes the rule that it breaks.
+fn narrow(
+    matches: &mut Vec<(String, Vec<u8>)>,
+    filter: &mut Option<WaitFilter>,
+    condition: &str,
+    own: &Payload,
+    mode: Mode,
+) -> Result<(), String> {
+    let lenient = mode == Mode::Lenient;
+    let (equality, rest) = bind(condition, own, mode).map_err(|error| error.to_string())?;
+    matches.extend(equality);
+    let Some(rest) = rest else { return Ok(()) };
+    let expr = match filter.take() {
+        None => rest,
+        Some(first) if first.lenient != lenient => {
+            return Err("`only_if` and `only_if_lenient` cannot be combined".to_owned());
+        }
+        Some(first) => format!("({}) && ({rest})", first.expr),
+    };
+    Expr::parse_bound(&expr).map_err(|error| error.to_string())?;
+    *filter = Some(WaitFilter { expr, lenient });
+    Ok(())
+}
 
 /// Binds the run's own event in a condition.
 fn bind(condition: &str, own: &Payload, mode: Mode) -> Result<Bound, ExprError> {

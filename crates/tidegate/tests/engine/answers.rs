@@ -46,10 +46,11 @@ pub(crate) async fn a_wait_is_answered_by_the_whole_event(harness: &TestHarness)
     let silent = engine.send_all(vec![silent]).await.unwrap()[0].run().unwrap();
     harness.advance(secs(60)).await;
     assert_eq!(harness.completed(&engine, silent).await[1], json!(null));
-    for attributes in ["[]".to_owned(), format!("{{\"a\":\"{}\"}}", "x".repeat(65_536))] {
-        let attributes = Some(Payload::parse(attributes.as_bytes(), 100_000).unwrap());
+    let large = format!("{{\"a\":\"{}\"}}", "x".repeat(65_536));
+    for text in ["[]", &large, r#"{"data": 2}"#, r#"{"v": 1, "ts": 2}"#, r#"{"name": 1}"#] {
+        let attributes = Some(Payload::parse(text.as_bytes(), 100_000).unwrap());
         let event = NewEvent { attributes, ..new_event("order", 1).unwrap() };
-        assert!(engine.send_all(vec![event]).await.is_err(), "only small objects are attributes");
+        assert!(engine.send_all(vec![event]).await.is_err(), "{text:.20}");
     }
 }
 
@@ -66,21 +67,35 @@ pub(crate) async fn a_wait_has_a_condition(harness: &TestHarness) {
             }
         })
     };
+    let mixed = Workflow::new("mixed", |ctx: Ctx, _: Value| async move {
+        let paid = ctx.wait_for_event::<Value>("paid", "paid").timeout(secs(60));
+        paid.only_if("async.data.cents > 9").only_if_lenient("async.data.ok || false").await
+    });
+    let long = Workflow::new("long", |ctx: Ctx, _: Value| async move {
+        let part = "async.data.a in event.data.list || async.data.b in event.data.list";
+        let paid = ctx.wait_for_event::<Value>("paid", "paid").timeout(secs(60));
+        paid.only_if(part).only_if(part).only_if(part).await
+    });
     let both = "async.data.id == event.data.id && async.data.cents > event.data.least";
     let engine = harness
         .engine()
         .workflow(order("both", both, false))
         .workflow(order("either", "async.data.id == 'z' || async.data.cents > 99", true))
         .workflow(order("bad", "async.data.id ==", false))
+        .workflow(mixed)
+        .workflow(long)
         .start()
         .await
         .unwrap();
     let first = start(&engine, "both", json!({ "id": "a", "least": 10 })).await;
     let other = start(&engine, "both", json!({ "id": "b", "least": 10 })).await;
     let either = start(&engine, "either", json!({})).await;
-    let bad = start(&engine, "bad", json!({})).await;
-    harness.settle().await;
-    assert_eq!(failed(&engine, bad).await.code(), "BadMatch");
+    let list = json!({ "list": vec!["a text of an event"; 600] });
+    for (name, data) in [("bad", json!({})), ("mixed", json!({})), ("long", list)] {
+        let bad = start(&engine, name, data).await;
+        harness.settle().await;
+        assert_eq!(failed(&engine, bad).await.code(), "BadMatch", "{name}");
+    }
     let paid = |id: &str, cents: Value| {
         let (engine, data) = (engine.clone(), json!({ "id": id, "cents": cents }));
         async move { engine.send("paid", data).await.unwrap().woke }
@@ -197,6 +212,26 @@ pub(crate) async fn a_run_replaces_its_own_wait(harness: &TestHarness) {
     let engine = harness.engine().workflow(twice).start().await.unwrap();
     let run = start(&engine, "twice", json!(null)).await;
     harness.settle().await;
+    assert_eq!(engine.signal_by_name("go", 5).await.unwrap(), Some(run));
+    harness.settle().await;
+    assert_eq!(harness.completed(&engine, run).await, json!([null, 5]));
+}
+
+/// spec signals: the step whose place another step of its run takes goes on at once.
+pub(crate) async fn a_replaced_wait_goes_on_at_once(harness: &TestHarness) {
+    let twice = Workflow::new("twice", |ctx: Ctx, _: Value| async move {
+        let first = async {
+            let signal = ctx.wait_for_signal_by_name::<u32>("a", "go").await?;
+            ctx.step("after a", || async { Ok(signal) }).await
+        };
+        let second = ctx.wait_for_signal_by_name::<u32>("b", "go").replacing();
+        let (first, second) = join(first, second).await;
+        Ok((first?, second?))
+    });
+    let engine = harness.engine().workflow(twice).start().await.unwrap();
+    let run = start(&engine, "twice", json!(null)).await;
+    harness.settle().await;
+    assert_eq!(recorded_steps(harness, run).await, ["a", "after a"]);
     assert_eq!(engine.signal_by_name("go", 5).await.unwrap(), Some(run));
     harness.settle().await;
     assert_eq!(harness.completed(&engine, run).await, json!([null, 5]));
@@ -322,6 +357,52 @@ pub(crate) async fn a_wait_ends_while_a_call_lasts(harness: &TestHarness) {
     assert_eq!(engine.send("paid", json!(8)).await.unwrap().woke, 0);
     for run in [answered, silent] {
         assert_eq!(recorded_steps(harness, run).await, ["paid"]);
+    }
+}
+
+/// spec remote: a handler learns at once of a wait that ends as it begins: a call of an unknown
+/// workflow, an event that was kept for the run.
+pub(crate) async fn a_wait_that_ends_at_once_is_told(harness: &TestHarness) {
+    let journal = Journal::new(harness);
+    let notes = journal.clone();
+    let workflow = Workflow::new("beside", move |ctx: Ctx, data: Value| {
+        let journal = notes.clone();
+        async move {
+            ctx.recorded().await?;
+            ctx.step("kept", || async {
+                journal.spend(secs(10)).await;
+                Ok(())
+            })
+            .await?;
+            let mut answers = ctx.answers();
+            let wait = async {
+                if data["call"] == true {
+                    let child = ctx.invoke::<_, Value>("child", "nobody", json!(null));
+                    return ctx.timed(child).await.map_err(|error| error.code().to_owned());
+                }
+                let paid = ctx.wait_for_event::<Value>("paid", "paid").timeout(secs(50));
+                Ok(json!(ctx.timed(paid).await.unwrap()))
+            };
+            let call = ctx.busy(journal.spend(secs(100)));
+            let (mut call, mut wait) = (std::pin::pin!(call), std::pin::pin!(wait));
+            loop {
+                tokio::select! {
+                    biased;
+                    answer = &mut wait => return Ok(answer.unwrap_or_else(Value::from)),
+                    () = &mut call => return Ok(json!("called")),
+                    () = answers.next() => drop(ctx.recorded().await?),
+                }
+            }
+        }
+    });
+    let workflow = workflow.waits_for(WaitsFor::event("paid").matching("id", "id"));
+    let engine = harness.engine().workflow(workflow).start().await.unwrap();
+    for (call, answer) in [(true, json!("UnknownWorkflow")), (false, json!({ "id": 1 }))] {
+        let run = start(&engine, "beside", json!({ "id": 1, "call": call })).await;
+        harness.advance(secs(1)).await;
+        engine.send("paid", json!({ "id": 1 })).await.unwrap();
+        harness.advance(secs(10)).await;
+        assert_eq!(harness.completed(&engine, run).await, answer);
     }
 }
 

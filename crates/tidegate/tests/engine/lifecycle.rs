@@ -89,6 +89,21 @@ pub(crate) async fn only_events_that_trigger_are_posted(harness: &TestHarness) {
     }
 }
 
+/// spec end-events: a batch posts none if one of its events is such an event, wherever it stands.
+pub(crate) async fn a_batch_with_an_end_event_posts_none(harness: &TestHarness) {
+    let batch = json!({ "name": "job", "triggers": ["job", "job/finished"],
+        "batch": { "maxSize": 2, "timeoutMs": 1000 },
+        "endEvents": { "completed": ["job/finished"] } });
+    let batch = Workflow::from_definition(batch, async |_: Ctx, _: Value| Ok(json!(null)));
+    let engine = harness.engine().workflow(batch).start().await.unwrap();
+    for name in ["job", "job/finished"] {
+        engine.send(name, json!(null)).await.unwrap();
+    }
+    harness.advance(secs(10)).await;
+    assert_eq!(states(harness, "job").await, ["completed"]);
+    assert_eq!(recorded(harness, "job/finished").await, 1, "the run has posted another one");
+}
+
 /// spec end-events: the events are recorded with the end: an engine that crashes right after it
 /// loses none.
 pub(crate) async fn end_events_outlive_a_crash(harness: &TestHarness) {

@@ -150,14 +150,17 @@ stories! {
         an_error_keeps_its_details,
         a_signal_by_name_has_one_waiter,
         a_run_replaces_its_own_wait,
+        a_replaced_wait_goes_on_at_once,
         any_engine_records_steps_of_a_driven_run,
         a_stale_lease_records_nothing,
         a_wait_ends_while_a_call_lasts,
+        a_wait_that_ends_at_once_is_told,
         a_handler_counts_failed_attempts,
     }
     lifecycle {
         the_end_of_a_run_posts_events,
         only_events_that_trigger_are_posted,
+        a_batch_with_an_end_event_posts_none,
         end_events_outlive_a_crash,
     }
     beside {
@@ -448,6 +451,7 @@ stories! {
         a_reader_goes_on_where_it_was,
         any_order_of_actions_gives_one_history,
         a_run_commits_to_a_stream_once,
+        a_commit_is_progress,
         a_refused_commit_is_how_its_step_ends,
     }
     verdicts {

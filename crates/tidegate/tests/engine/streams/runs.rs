@@ -52,6 +52,26 @@ pub(crate) async fn a_run_commits_to_a_stream_once(harness: &TestHarness) {
     assert_eq!(causes, [format!("{run}:in"), format!("{run}:in"), format!("{run}:out")]);
 }
 
+/// spec retries: a commit is progress: the handler has all its attempts again.
+pub(crate) async fn a_commit_is_progress(harness: &TestHarness) {
+    let goes = Arc::new(AtomicU32::new(0));
+    let counted = goes.clone();
+    let pay = Workflow::new("pay", move |ctx: Ctx, (): ()| {
+        let goes = counted.clone();
+        async move {
+            let go = goes.fetch_add(1, Ordering::SeqCst);
+            for n in 0..=go {
+                ctx.commit(format!("look {n}"), "account-1", &[Moved::Looked]).await?;
+            }
+            if go < 3 { Err(StepError::new("once more")) } else { Ok(go) }
+        }
+    });
+    let engine = harness.engine().workflow(pay.retry(Retry::attempts(2))).start().await.unwrap();
+    let run = start(&engine, "pay", json!(null)).await;
+    harness.advance(super::SECOND * 3600).await;
+    assert_eq!(harness.completed(&engine, run).await, json!(3));
+}
+
 /// spec streams: if another commit comes between the decision and the commit of a run, the run
 /// decides again. Nothing of the first decision is committed.
 pub(crate) async fn a_run_that_is_overtaken_decides_again(

@@ -158,6 +158,7 @@ stories! {
     lifecycle {
         the_end_of_a_run_posts_events,
         only_events_that_trigger_are_posted,
+        an_end_event_reaches_a_run_that_waits,
         end_events_outlive_a_crash,
     }
     beside {

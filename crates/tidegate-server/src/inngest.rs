@@ -37,7 +37,7 @@ use std::{
 use anyhow::Context as _;
 use reqwest::Url;
 use tidegate::Handler;
-use tidegate_core::definition::Definition;
+use tidegate_core::definition::{Definition, Remote};
 
 use self::keys::Keys;
 pub(crate) use self::{access::routes, sync::start};
@@ -45,6 +45,11 @@ use crate::{call::Calls, config::Config};
 
 /// Name of the protocol in definitions.
 pub(crate) const PROTOCOL: &str = "inngest";
+
+/// Returns where the code of a definition is, if it is in an app.
+fn remote_of(definition: &Definition) -> Option<&Remote> {
+    definition.remote.as_ref().filter(|remote| remote.protocol == PROTOCOL)
+}
 
 /// What the server knows of SDKs: its keys, and the apps to sync.
 #[derive(Clone, Debug)]

@@ -21,7 +21,7 @@ use super::{
 use crate::call::{Calls, Exchange, Exchanged, asked_delay};
 
 /// Header that every answer of an SDK has.
-const SDK: &str = "x-inngest-sdk";
+pub(super) const SDK: &str = "x-inngest-sdk";
 
 /// Maximum size of an answer: a value of the maximum size, and as much beside it.
 const MAX_ANSWER_BYTES: usize = 2 * MAX_VALUE_BYTES;

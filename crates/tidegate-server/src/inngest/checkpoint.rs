@@ -7,11 +7,11 @@ use axum::{Json, body::Bytes, extract::Path, http::StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use tidegate::{Error, NewRecord, StepKind};
-use tidegate_core::{command::Refusal, id::RunId, run::record::NewStep};
+use tidegate_core::{command::Refusal, run::record::NewStep};
 use tidegate_store::{Clock as _, SystemClock};
 
 use super::{
-    access::{Refused, SdkCaller},
+    access::{Refused, SdkCaller, run_id},
     execute::failed,
     fault::Again,
     opcode::{self, Opcode, Operation},
@@ -32,9 +32,7 @@ pub(super) async fn post(
     Path(run): Path<String>,
     body: Bytes,
 ) -> Result<Json<Value>, Refused> {
-    let run: RunId = run
-        .parse()
-        .map_err(|_| Refused::new(StatusCode::NOT_FOUND, format!("there is no run `{run}`")))?;
+    let run = run_id(&run)?;
     let (lease, records) = read(&body)?;
     match caller.engine.record_in(run, &lease, records).await {
         Ok(()) => Ok(Json(json!({ "data": {} }))),

@@ -13,7 +13,7 @@ use reqwest::{
 use serde_json::{Value, json};
 use tidegate::Engine;
 
-use super::{Inngest, access::SERVER_KIND, keys::SIGNATURE, register::register};
+use super::{Inngest, access::SERVER_KIND, call::SDK, keys::SIGNATURE, register::register};
 use crate::{
     call::{Exchange, Exchanged},
     http::MAX_BODY_BYTES,
@@ -21,9 +21,6 @@ use crate::{
 
 /// Header of an in-band sync, in the request and in the answer of an app that obeys.
 const SYNC_KIND: HeaderName = HeaderName::from_static("x-inngest-sync-kind");
-
-/// Header of every answer of an SDK.
-const SDK: &str = "x-inngest-sdk";
 
 /// Maximum silence of an app. Frameworks compile an app at its first request in development.
 const PATIENCE: Duration = Duration::from_secs(30);

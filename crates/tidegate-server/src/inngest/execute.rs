@@ -8,7 +8,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicI32, Ordering},
+        atomic::{AtomicI32, AtomicU32, Ordering},
     },
 };
 
@@ -62,6 +62,10 @@ pub(super) struct Execution {
     /// The app as it is now. It may have moved since the run's version was registered.
     remote: Remote,
     run: String,
+    /// Names the lease under which a checkpoint is accepted.
+    lease: String,
+    /// Number of calls in this activation.
+    calls: AtomicU32,
     frame: Frame,
     memos: Mutex<Memos>,
     version: AtomicI32,
@@ -117,19 +121,32 @@ impl Execution {
         let current = current.filter(|remote| remote.protocol == PROTOCOL);
         let remote = current.or(definition.remote.as_ref()).cloned();
         let remote = remote.ok_or_else(|| StepError::new("the function has no app").fatal())?;
+        let lease = ctx.lease_token();
         let run = ctx.run_id().to_string();
         let uuid = function_uuid(&definition.app, &definition.name);
         let one = std::slice::from_ref(ctx.event());
         let frame = Frame::new(
             ctx.events().unwrap_or(one),
-            (run.clone(), ctx.lease_token()),
+            (run.clone(), lease.clone()),
             &uuid,
             definition.retry.max_attempts,
             sdk_fetches(&remote),
         );
         let (memos, body) = (Mutex::default(), Mutex::default());
-        let version = AtomicI32::new(ANY_VERSION);
-        let it = Self { ctx, client, definition, remote, run, frame, memos, version, body };
+        let (version, calls) = (AtomicI32::new(ANY_VERSION), AtomicU32::new(0));
+        let it = Self {
+            ctx,
+            client,
+            definition,
+            remote,
+            run,
+            lease,
+            calls,
+            frame,
+            memos,
+            version,
+            body,
+        };
         it.read_records().await?;
         Ok(Arc::new(it))
     }
@@ -348,7 +365,9 @@ impl Execution {
         let body = self.body(Moment { attempt, plans_only, version });
         let (url, run) = (self.remote.url.as_str(), self.run.as_str());
         let timeout_ms = self.definition.call_timeout_ms;
-        let call = Call { url, run, step, version, body, timeout_ms };
+        let generation = self.lease.rsplit('-').next().unwrap_or_default();
+        let request = format!("{run}.{generation}.{}", self.calls.fetch_add(1, Ordering::Relaxed));
+        let call = Call { url, run, step, version, generation, request, body, timeout_ms };
         let answered = self.ctx.busy(self.client.call(call)).await;
         if let Some(version) = answered.version {
             self.version.store(version, Ordering::Relaxed);

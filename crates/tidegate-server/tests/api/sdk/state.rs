@@ -1,5 +1,7 @@
 //! Large state, leases of checkpoints, several servers and signatures (INNGEST 10, S46, S57 to S61).
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use super::app::{App, Sdk, id_of};
@@ -85,6 +87,14 @@ async fn a_checkpoint_of_a_superseded_call_is_refused() {
     assert_ne!(leases[0], leases[1]);
     let (_, steps) = server.get(&format!("/runs/{run}/steps")).await;
     assert_eq!(steps["steps"].as_array().unwrap().len(), 3, "{steps}");
+    let calls = app.calls();
+    let header = |name: &str| -> Vec<&str> {
+        calls.iter().map(|call| call.headers[name].to_str().unwrap()).collect()
+    };
+    let generations: Vec<u32> =
+        header("x-inngest-generation-id").iter().map(|it| it.parse().unwrap()).collect();
+    assert!(generations[0] < generations[1], "{generations:?}");
+    assert_ne!(header("x-request-id")[0], header("x-request-id")[1]);
     assert_eq!(steps["steps"][0]["output"], leases[1], "the step of the newer call is recorded");
     assert!(app.checkpoints.lock().unwrap().contains(&409), "{:?}", app.checkpoints);
 }
@@ -151,6 +161,9 @@ async fn calls_are_signed_and_answers_are_checked() {
     assert_eq!(server.until(&run, "completed").await["output"], 1.5);
     for call in app.calls() {
         let header = |name: &str| call.headers[name].to_str().unwrap().to_owned();
+    let requests: BTreeSet<_> =
+        app.calls().iter().map(|call| call.headers["x-request-id"].clone()).collect();
+    assert_eq!(requests.len(), app.calls().len(), "each call has its own id");
         assert_eq!(header("x-inngest-server-kind"), "cloud");
         assert_eq!((header("x-run-id"), header("x-inngest-step-id")), (run.clone(), "step".into()));
         let signature = header("x-inngest-signature");

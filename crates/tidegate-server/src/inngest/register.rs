@@ -166,13 +166,13 @@ pub(super) async fn post(
 ) -> Result<Json<Value>, Refused> {
     let registered = register(&caller.engine, &body).await?;
     let modified = registered.modified;
-    app.inngest.note(&registered);
+    app.inngest.note(&caller.engine, &registered);
     Ok(Json(json!({ "ok": true, "modified": modified })))
 }
 
 impl Inngest {
     /// Reports a registration, if it is another one than the last of its app.
-    pub(super) fn note(&self, registered: &Registered) {
+    pub(super) fn note(&self, engine: &Engine, registered: &Registered) {
         let Registered { app, functions, .. } = registered;
         let list = functions.join(", ");
         let line = match functions.len() {
@@ -180,7 +180,11 @@ impl Inngest {
             1 => format!("1 function: {list}"),
             count => format!("{count} functions: {list}"),
         };
-        self.reports.say(app, &format!("app `{app}`: {line}"));
+        let place = match engine.workspace() {
+            tidegate::DEFAULT_WORKSPACE => String::new(),
+            name => format!(" in `{name}`"),
+        };
+        self.reports.say(&format!("{app}{place}"), &format!("app `{app}`{place}: {line}"));
     }
 }
 

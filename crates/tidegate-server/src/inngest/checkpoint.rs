@@ -80,6 +80,10 @@ mod tests {
         let [record] = &records[..] else { panic!("{records:?}") };
         assert_eq!((lease.as_str(), record.id.as_str()), ("e:7", "one"));
         assert_eq!(record.result.as_ref().unwrap().as_str(), r#"{"n": 1.0}"#);
+        let failed = ran.replace("StepRun", "StepFailed");
+        let failed = failed.replace(r#""promise":{}"#, r#""error":{"name":"E","message":"m"}"#);
+        let (_, records) = read(body(&failed).as_bytes()).unwrap();
+        assert_eq!(records[0].result.as_ref().unwrap_err().message, "m");
         let sleep = ran.replace("StepRun", "Sleep").replace(r#""name":"one""#, r#""name":"1s""#);
         for bad in [body(&sleep), body("1"), "{}".to_owned(), "no".to_owned()] {
             assert_eq!(read(bad.as_bytes()).unwrap_err().status, 400, "{bad}");

@@ -18,7 +18,7 @@ use rpds::RedBlackTreeMapSync;
 
 use self::subscribers::Subscribers;
 use crate::{
-    definition::{Definition, Trigger},
+    definition::{Definition, EndEvents, Trigger},
     flow::{Control, adaptive::Adaptive, control, fair::Fair, meter::Rate, policy::PolicyKind},
     id::Seq,
     key::Key,
@@ -53,6 +53,10 @@ pub struct Catalog {
     pools: Pools,
     followers: Arc<Vec<Follower>>,
     overrides: Overrides,
+    /// Names of the events that runs post at their end.
+    end_events: Map<String, ()>,
+    /// Those of these names that runs have waited for.
+    awaited: Map<String, ()>,
     last_release: i64,
 }
 
@@ -270,6 +274,10 @@ impl Catalog {
                 catalog.reactions.insert_mut(reaction.name.clone(), (reaction, def));
                 continue;
             }
+            if def.app == AWAITED {
+                catalog.awaited.insert_mut(def.name.clone(), ());
+                continue;
+            }
             if def.app == POOLS {
                 let stored: StoredPool = read(&def)?;
                 catalog.pools.0.insert_mut(def.name.clone(), (stored.into(), def.lane));
@@ -304,6 +312,9 @@ impl Catalog {
         }
         if let Some(current) = entry.open() {
             self.subscribe(&current.workflow, |it, trigger| it.add(trigger, &name));
+            for event in current.workflow.end_events.iter().flat_map(EndEvents::names) {
+                self.end_events.insert_mut(event.clone(), ());
+            }
         }
         self.changes.insert_mut((self.epoch, name.clone()), ());
         let (app, name) = name;
@@ -412,6 +423,16 @@ impl Catalog {
         names.filter_map(|(app, name)| self.entry(app, name)?.open()).collect()
     }
 
+    /// Whether runs of a workflow may post an event of this name at their end.
+    pub(crate) fn is_end_event(&self, name: &str) -> bool {
+        self.end_events.contains_key(name)
+    }
+
+    /// Whether runs have waited for this event, which other runs post at their end.
+    pub(crate) fn is_awaited(&self, name: &str) -> bool {
+        self.awaited.contains_key(name)
+    }
+
     /// Whether any workflow is triggered by this stream event. The name begins with `stream:`.
     pub fn has_stream_trigger(&self, event: &str) -> bool {
         !self.stream_subscribers.of(event).is_empty()
@@ -423,9 +444,7 @@ impl Catalog {
             |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|it| it == name);
         let lanes = self.lanes.values().filter(|version| {
             let def = &version.def;
-            def.app != REACTIONS
-                && def.app != POOLS
-                && def.app != OVERRIDES
+            !def.app.starts_with('$')
                 && def.version != RETIRED
                 && is(&which.app, &def.app)
                 && is(&which.workflow, &def.name)
@@ -539,6 +558,9 @@ pub const REACTIONS: &str = "$reactions";
 
 /// App of the definition rows of pools.
 pub const POOLS: &str = "$pools";
+
+/// App of the definition rows that mark end events for which runs have waited.
+pub(crate) const AWAITED: &str = "$awaited";
 
 /// Version number of the row that marks a workflow as retired; no user's version has it. The row
 /// has a release number, which says whether the retirement or a release is later.

@@ -319,6 +319,27 @@ impl Draft {
     /// Writes a definition row, and increases the workspace's epoch once per transaction.
     pub fn define(&mut self, def: Def) -> Decided<()> {
         let (ws, catalog) = (def.ws.clone(), self.definitions(&def.ws)?);
+        self.next_epoch(&ws)?;
+        let epoch = self.base.catalogs.get(&ws).map_or(0, |catalog| catalog.epoch) + 1;
+        let catalog = catalog
+            .advance(epoch, [def.clone()])
+            .map_err(|error| Stop::Refused(Refusal::Unreadable(error.to_string())))?;
+        self.redefined.insert(ws, Arc::new(catalog));
+        self.put(def);
+        Ok(())
+    }
+
+    /// Writes a definition row without effect on the decisions of this transaction, which still
+    /// use the catalog as it was.
+    pub(crate) fn define_later<E>(&mut self, def: Def) -> Decided<(), E> {
+        self.latch(Latch::Definitions(def.ws.clone()), Mode::Exclusive)?;
+        self.next_epoch(&def.ws)?;
+        self.put(def);
+        Ok(())
+    }
+
+    /// Increases the epoch of a workspace, once per transaction.
+    fn next_epoch<E>(&mut self, ws: &Workspace) -> Decided<(), E> {
         let key = RowKey::Epoch(ws.clone());
         if !self.changed.contains_key(&key) {
             let n = match self.row(&key)? {
@@ -327,12 +348,6 @@ impl Draft {
             };
             self.put(Epoch { ws: ws.clone(), n: n + 1 });
         }
-        let epoch = self.base.catalogs.get(&ws).map_or(0, |catalog| catalog.epoch) + 1;
-        let catalog = catalog
-            .advance(epoch, [def.clone()])
-            .map_err(|error| Stop::Refused(Refusal::Unreadable(error.to_string())))?;
-        self.redefined.insert(ws, Arc::new(catalog));
-        self.put(def);
         Ok(())
     }
 

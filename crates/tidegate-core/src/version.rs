@@ -23,7 +23,7 @@ use crate::{
         Class, Def, Gate, GateKey, GateState, Hold, Meters, Numbers, Phase, PlannedGate, Purpose,
         Row, RowKey, RowNumbers, Run, Scope, Slots, Span, Work, Workspace,
     },
-    run::{chore, lease::served},
+    run::{chore, lease::served, lifecycle},
     schedule,
 };
 
@@ -254,6 +254,7 @@ fn release_def(
     workflow: &Definition,
     by: By,
 ) -> Decided<Released> {
+    lifecycle::begin(draft, catalog, &def.ws, workflow)?;
     let release = catalog.last_release() + 1;
     def.released = Some(release);
     def.deployed = by == By::Registration;

@@ -37,7 +37,10 @@ use std::{
 use anyhow::Context as _;
 use reqwest::Url;
 use tidegate::Handler;
-use tidegate_core::definition::Definition;
+use tidegate_core::{
+    definition::{Definition, Remote},
+    row::Workspace,
+};
 
 use self::keys::Keys;
 pub(crate) use self::{access::routes, sync::start};
@@ -46,13 +49,47 @@ use crate::{call::Calls, config::Config};
 /// Name of the protocol in definitions.
 pub(crate) const PROTOCOL: &str = "inngest";
 
+/// Returns where the code of a definition is, if it is in an app.
+fn remote_of(definition: &Definition) -> Option<&Remote> {
+    definition.remote.as_ref().filter(|remote| remote.protocol == PROTOCOL)
+}
+
 /// What the server knows of SDKs: its keys, and the apps to sync.
 #[derive(Clone, Debug)]
 pub(crate) struct Inngest {
     keys: Keys,
     calls: Calls,
-    apps: Arc<[Url]>,
+    apps: Arc<[ConfiguredApp]>,
     reports: Arc<Reports>,
+}
+
+/// An app to sync.
+#[derive(Clone, Debug, PartialEq)]
+struct ConfiguredApp {
+    url: Url,
+    /// The workspace in which its functions are registered; none means the server's own.
+    environment: Option<String>,
+}
+
+impl ConfiguredApp {
+    /// Reads `URL` or `ENVIRONMENT=URL`.
+    fn read(text: &str, served: &[Workspace]) -> anyhow::Result<Self> {
+        let named = text.split_once('=').filter(|(name, _)| !name.contains("://"));
+        let (environment, url) = named.map_or((None, text), |(name, url)| (Some(name), url));
+        let url = Url::parse(url).ok().filter(Url::has_host);
+        let url = url.with_context(|| {
+            format!("`inngest.apps` must be URLs or ENVIRONMENT=URL, got `{text}`")
+        })?;
+        let environment = environment.map(str::to_owned);
+        if let Some(name) = &environment {
+            let is_served = served.iter().any(|ws| **ws == **name);
+            anyhow::ensure!(
+                is_served,
+                "`inngest.apps`: this server has no environment `{name}`: add it to `workspaces`"
+            );
+        }
+        Ok(Self { url, environment })
+    }
 }
 
 impl Inngest {
@@ -67,11 +104,8 @@ impl Inngest {
             Keys::read(&variable(&signing), &variable(&fallback), &variable(&events))
                 .with_context(|| format!("keys of Inngest SDKs in {}", config.text(&signing)))?
         };
-        let apps = config.list("inngest.apps")?;
-        let apps = apps.iter().map(|text| {
-            let url = Url::parse(text).ok().filter(Url::has_host);
-            url.with_context(|| format!("`inngest.apps` must be URLs, got `{text}`"))
-        });
+        let (apps, served) = (config.list("inngest.apps")?, config.workspaces()?);
+        let apps = apps.iter().map(|text| ConfiguredApp::read(text, &served));
         let apps = apps.collect::<anyhow::Result<Vec<_>>>()?.into();
         let reports = Reports { to_terminal: config.is_dev(), last: Mutex::default() };
         Ok(Self { keys, calls, apps, reports: Arc::new(reports) })

@@ -41,10 +41,14 @@ impl EndEvents {
         }
     }
 
+    /// Returns the names of all events, some of them several times.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
+        [&self.completed, &self.failed, &self.cancelled].into_iter().flatten()
+    }
+
     /// Whether an event of this name comes after some run of the workflow.
     pub fn has(&self, name: &str) -> bool {
-        let mut names = [&self.completed, &self.failed, &self.cancelled].into_iter().flatten();
-        names.any(|it| it == name)
+        self.names().any(|it| it == name)
     }
 
     /// Reads the optional field `endEvents`.

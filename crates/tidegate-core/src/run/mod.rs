@@ -8,7 +8,7 @@ pub mod control;
 pub mod end;
 pub mod follow_up;
 pub mod lease;
-mod lifecycle;
+pub(crate) mod lifecycle;
 pub mod listen;
 pub mod named;
 pub mod output;

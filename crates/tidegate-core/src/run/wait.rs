@@ -5,7 +5,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::{end, listen, named, record::HANDLER};
+use super::{end, lifecycle, listen, named, record::HANDLER};
 use crate::{
     draft::{Decided, Draft, Stop},
     flow::{Verdict, gate},
@@ -198,6 +198,7 @@ pub(super) fn use_path<E>(
     let (ws, name, path) = (ws.clone(), name.to_owned(), path.to_owned());
     if draft.is_absent(&RowKey::WaitPath(ws.clone(), name.clone(), path.clone()))? {
         draft.latch(Latch::Topic(ws.clone(), name.clone()), Mode::Exclusive)?;
+        lifecycle::awaited(draft, &ws, &name)?;
         draft.put(WaitPath { ws, name, path });
     }
     Ok(())

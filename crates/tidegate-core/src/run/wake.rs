@@ -61,6 +61,13 @@ pub fn post<E>(draft: &mut Draft, event: &Event) -> Decided<Reached, E> {
     Ok(Reached { more, ..reached })
 }
 
+/// Whether a run waits for an event of this name and one of these values, or listens for it. Its
+/// further conditions are not checked.
+pub(super) fn is_awaited<E>(draft: &Draft, event: &Event) -> Decided<bool, E> {
+    let start = WaitPlace::first(String::new());
+    Ok(!waiting(draft, event, &start, paths(draft, event)?)?.is_empty())
+}
+
 /// Wakes the next runs that wait for an event. Returns the remaining work; none if it is finished.
 pub fn go_on<E>(
     draft: &mut Draft,

@@ -7,7 +7,7 @@ pub(super) const SETTINGS: [Setting; 5] = [
     Setting {
         name: "inngest.apps",
         default: "",
-        what: "URLs of apps that the server syncs: http://host/api/inngest",
+        what: "apps that the server syncs: http://host/api/inngest, or ENVIRONMENT=URL",
     },
     Setting {
         name: "inngest.listen",

@@ -17,6 +17,7 @@ use axum::{
 };
 use serde_json::json;
 use tidegate::Engine;
+use tidegate_core::id::RunId;
 
 use super::{api, checkpoint, events, large, register, signal};
 use crate::http::{App, Problem, read_body};
@@ -194,6 +195,15 @@ fn environment(app: &App, headers: &HeaderMap) -> Result<Engine, Refused> {
          INNGEST_ENV"
     );
     Err(Refused::new(StatusCode::BAD_REQUEST, message))
+}
+
+/// Parses the id of a run in a path.
+pub(super) fn run_id(text: &str) -> Result<RunId, Refused> {
+    text.parse().map_err(|_| no_run(text))
+}
+
+pub(super) fn no_run(id: &str) -> Refused {
+    Refused::new(StatusCode::NOT_FOUND, format!("there is no run `{id}`"))
 }
 
 /// An error as the SDKs read it: the status is in the body, too.

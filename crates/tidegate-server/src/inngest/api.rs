@@ -15,8 +15,9 @@ use tidegate_core::{
 };
 
 use super::{
-    access::{Refused, SdkCaller},
+    access::{Refused, SdkCaller, no_run, run_id},
     fields::{Fields, plain},
+    function::name_of,
 };
 use crate::http::App;
 
@@ -31,8 +32,7 @@ pub(super) async fn dev(State(app): State<App>) -> Json<Value> {
 
 /// `GET /v1/runs/{id}`.
 pub(super) async fn run(caller: SdkCaller, Path(id): Path<String>) -> Result<Json<Value>, Refused> {
-    let id: RunId = id.parse().map_err(|_| no_run(&id))?;
-    Ok(answer(&caller.engine, &show(&caller.engine, id).await?))
+    Ok(answer(&caller.engine, &show(&caller.engine, run_id(&id)?).await?))
 }
 
 /// `DELETE /v1/runs/{id}`.
@@ -40,7 +40,7 @@ pub(super) async fn cancel(
     caller: SdkCaller,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Refused> {
-    let id: RunId = id.parse().map_err(|_| no_run(&id))?;
+    let id = run_id(&id)?;
     caller.engine.cancel(id, REASON).await?;
     Ok(answer(&caller.engine, &show(&caller.engine, id).await?))
 }
@@ -84,16 +84,12 @@ fn read_cancellation(body: &[u8]) -> Result<(String, String, Option<Timestamp>),
     }
     let app = fields.text("appid")?.ok_or("app_id is required")?;
     let id = fields.text("functionid")?.ok_or("function_id is required")?;
-    let name = id.strip_prefix(app).and_then(|rest| rest.strip_prefix('-')).unwrap_or(id);
+    let name = name_of(app, id);
     let before = fields.text("startedbefore")?.map(|text| {
         Timestamp::parse_rfc3339(text)
             .ok_or_else(|| format!("started_before must be a time, got `{text}`"))
     });
     Ok((app.to_owned(), name.to_owned(), before.transpose()?))
-}
-
-fn no_run(id: &str) -> Refused {
-    Refused::new(StatusCode::NOT_FOUND, format!("there is no run `{id}`"))
 }
 
 async fn show(engine: &Engine, id: RunId) -> Result<Value, Refused> {

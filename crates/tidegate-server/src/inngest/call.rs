@@ -21,7 +21,7 @@ use super::{
 use crate::call::{Calls, Exchange, Exchanged, asked_delay};
 
 /// Header that every answer of an SDK has.
-const SDK: &str = "x-inngest-sdk";
+pub(super) const SDK: &str = "x-inngest-sdk";
 
 /// Maximum size of an answer: a value of the maximum size, and as much beside it.
 const MAX_ANSWER_BYTES: usize = 2 * MAX_VALUE_BYTES;
@@ -49,6 +49,10 @@ pub(super) struct Call<'a> {
     /// The SDK's id of the step to run; none to discover.
     pub(super) step: Option<&'a str>,
     pub(super) version: i32,
+    /// Number of the lease: a higher one has taken over the run.
+    pub(super) generation: &'a str,
+    /// Id of this call.
+    pub(super) request: String,
     pub(super) body: Bytes,
     pub(super) timeout_ms: Option<u64>,
 }
@@ -83,7 +87,7 @@ impl Client {
     }
 
     async fn exchange(&self, call: Call<'_>) -> Result<Exchanged, StepError> {
-        let Call { url, run, step, version, body, timeout_ms } = call;
+        let Call { url, run, step, version, generation, request, body, timeout_ms } = call;
         let step = step.unwrap_or(DISCOVER);
         let mut url = self.calls.vetted(url)?;
         set_step(&mut url, step);
@@ -98,6 +102,8 @@ impl Client {
         set("x-run-id", run);
         set("x-inngest-step-id", step);
         set("x-inngest-req-version", &version.to_string());
+        set("x-inngest-generation-id", generation);
+        set("x-request-id", &request);
         let signature =
             self.keys.sign(&body, seconds(SystemClock.now())).map_err(StepError::new)?;
         if let Some(signature) = signature {

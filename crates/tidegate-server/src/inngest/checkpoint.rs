@@ -7,11 +7,11 @@ use axum::{Json, body::Bytes, extract::Path, http::StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use tidegate::{Error, NewRecord, StepKind};
-use tidegate_core::{command::Refusal, id::RunId, run::record::NewStep};
+use tidegate_core::{command::Refusal, run::record::NewStep};
 use tidegate_store::{Clock as _, SystemClock};
 
 use super::{
-    access::{Refused, SdkCaller},
+    access::{Refused, SdkCaller, run_id},
     execute::failed,
     fault::Again,
     opcode::{self, Opcode, Operation},
@@ -32,9 +32,7 @@ pub(super) async fn post(
     Path(run): Path<String>,
     body: Bytes,
 ) -> Result<Json<Value>, Refused> {
-    let run: RunId = run
-        .parse()
-        .map_err(|_| Refused::new(StatusCode::NOT_FOUND, format!("there is no run `{run}`")))?;
+    let run = run_id(&run)?;
     let (lease, records) = read(&body)?;
     match caller.engine.record_in(run, &lease, records).await {
         Ok(()) => Ok(Json(json!({ "data": {} }))),
@@ -82,6 +80,10 @@ mod tests {
         let [record] = &records[..] else { panic!("{records:?}") };
         assert_eq!((lease.as_str(), record.id.as_str()), ("e:7", "one"));
         assert_eq!(record.result.as_ref().unwrap().as_str(), r#"{"n": 1.0}"#);
+        let failed = ran.replace("StepRun", "StepFailed");
+        let failed = failed.replace(r#""promise":{}"#, r#""error":{"name":"E","message":"m"}"#);
+        let (_, records) = read(body(&failed).as_bytes()).unwrap();
+        assert_eq!(records[0].result.as_ref().unwrap_err().message, "m");
         let sleep = ran.replace("StepRun", "Sleep").replace(r#""name":"one""#, r#""name":"1s""#);
         for bad in [body(&sleep), body("1"), "{}".to_owned(), "no".to_owned()] {
             assert_eq!(read(bad.as_bytes()).unwrap_err().status, 400, "{bad}");

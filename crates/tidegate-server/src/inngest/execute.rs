@@ -8,7 +8,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicI32, Ordering},
+        atomic::{AtomicI32, AtomicU32, Ordering},
     },
 };
 
@@ -22,12 +22,12 @@ use tidegate_core::{
 };
 
 use super::{
-    PROTOCOL,
     call::{Answer, Answered, Call, Client, is_nothing},
     group::Group,
     memo::{Frame, Memos, Moment, function_uuid},
     name::step_id,
     opcode::{Opcode, Operation},
+    remote_of,
 };
 
 /// Handler of the functions of apps.
@@ -39,7 +39,7 @@ struct RemoteFunction {
 
 /// Returns the handler of a definition whose code is in an app.
 pub(crate) fn handler(client: &Client, definition: &Definition) -> Option<Arc<dyn Handler>> {
-    definition.remote.as_ref().filter(|remote| remote.protocol == PROTOCOL)?;
+    remote_of(definition)?;
     let (client, definition) = (client.clone(), Arc::new(definition.clone()));
     Some(Arc::new(RemoteFunction { client, definition }))
 }
@@ -62,6 +62,10 @@ pub(super) struct Execution {
     /// The app as it is now. It may have moved since the run's version was registered.
     remote: Remote,
     run: String,
+    /// Names the lease under which a checkpoint is accepted.
+    lease: String,
+    /// Number of calls in this activation.
+    calls: AtomicU32,
     frame: Frame,
     memos: Mutex<Memos>,
     version: AtomicI32,
@@ -113,23 +117,35 @@ impl Execution {
     async fn begin(function: RemoteFunction, ctx: Ctx) -> Result<Arc<Self>> {
         let RemoteFunction { client, definition } = function;
         let current = ctx.definition_of(&definition.app, &definition.name);
-        let current = current.as_ref().and_then(|it| it.remote.as_ref());
-        let current = current.filter(|remote| remote.protocol == PROTOCOL);
+        let current = current.as_deref().and_then(remote_of);
         let remote = current.or(definition.remote.as_ref()).cloned();
         let remote = remote.ok_or_else(|| StepError::new("the function has no app").fatal())?;
         let run = ctx.run_id().to_string();
+        let lease = ctx.lease_token();
         let uuid = function_uuid(&definition.app, &definition.name);
         let one = std::slice::from_ref(ctx.event());
         let frame = Frame::new(
             ctx.events().unwrap_or(one),
-            (run.clone(), ctx.lease_token()),
+            (run.clone(), lease.clone()),
             &uuid,
             definition.retry.max_attempts,
             sdk_fetches(&remote),
         );
         let (memos, body) = (Mutex::default(), Mutex::default());
-        let version = AtomicI32::new(ANY_VERSION);
-        let it = Self { ctx, client, definition, remote, run, frame, memos, version, body };
+        let (version, calls) = (AtomicI32::new(ANY_VERSION), AtomicU32::new(0));
+        let it = Self {
+            ctx,
+            client,
+            definition,
+            remote,
+            run,
+            lease,
+            calls,
+            frame,
+            memos,
+            version,
+            body,
+        };
         it.read_records().await?;
         Ok(Arc::new(it))
     }
@@ -158,7 +174,7 @@ impl Execution {
                 return Err(stuck());
             }
             if group.begin_discovery(self.version.load(Ordering::Relaxed)) {
-                let plans_only = !group.is_empty() || (first && !self.ctx.pending().is_empty());
+                let plans_only = !group.is_empty() || (first && self.continues_group());
                 first = false;
                 turns.push(Box::pin(self.clone().discover(plans_only)));
             }
@@ -179,6 +195,14 @@ impl Execution {
                 turn = turns.next().now_or_never().flatten();
             }
         }
+    }
+
+    /// Whether members of a group that an earlier activation has begun are still under way: they
+    /// wait, or their backoff is not over.
+    fn continues_group(&self) -> bool {
+        let failed = self.ctx.failed_attempts();
+        let backs_off = |step: &String| self.ctx.backing_off(step).is_some();
+        !self.ctx.pending().is_empty() || failed.keys().any(backs_off)
     }
 
     /// Takes in what has happened. Returns the run's result at its end.
@@ -245,12 +269,10 @@ impl Execution {
     /// Begins the operations of an answer, and records the steps that have run.
     fn take_operations(
         self: &Arc<Self>,
-        mut operations: Vec<Operation>,
+        operations: Vec<Operation>,
         group: &mut Group,
         turns: &mut Turns,
     ) -> Option<Result<Payload>> {
-        // The effect of a step may be the event for which its sibling waits.
-        operations.sort_by_key(|it| !matches!(it.opcode, Opcode::Event(_)));
         let mut records = Vec::new();
         for Operation { step, opcode, race } in operations {
             let opcode = match opcode {
@@ -282,7 +304,7 @@ impl Execution {
                 Opcode::Threw(error) => {
                     Box::pin(it.back_off(member, Failure { error, uncaught: false }))
                 }
-                opcode => it.wait(member, opcode),
+                opcode => it.wait(member.step, opcode),
             });
         }
         if !records.is_empty() {
@@ -293,6 +315,7 @@ impl Execution {
 
     /// Calls the function for its next operations.
     async fn discover(self: Arc<Self>, plans_only: bool) -> Turn {
+        self.ctx.resume_backoff("").await;
         let attempt = self.discovery_attempt(plans_only);
         let Answered { answer, checkpoints, .. } = self.call(None, attempt, plans_only).await;
         let answer = match answer {
@@ -332,6 +355,11 @@ impl Execution {
 
     /// Makes one call for one step.
     async fn run_step(self: Arc<Self>, member: Member) -> Turn {
+        self.ctx.resume_backoff(&member.step).await;
+        // The step may cause the event for which a sibling waits: the wait is durable before.
+        if let Err(error) = self.ctx.remember(Vec::new()).await {
+            return Turn::Over(Err(error));
+        }
         let (id, attempt) = (step_id(&member.step), self.ctx.attempt(&member.step) - 1);
         match self.call(Some(&id), attempt, true).await.answer {
             // Some SDKs answer so if they did not find the step.
@@ -348,7 +376,9 @@ impl Execution {
         let body = self.body(Moment { attempt, plans_only, version });
         let (url, run) = (self.remote.url.as_str(), self.run.as_str());
         let timeout_ms = self.definition.call_timeout_ms;
-        let call = Call { url, run, step, version, body, timeout_ms };
+        let generation = self.lease.rsplit('-').next().unwrap_or_default();
+        let request = format!("{run}.{generation}.{}", self.calls.fetch_add(1, Ordering::Relaxed));
+        let call = Call { url, run, step, version, generation, request, body, timeout_ms };
         let answered = self.ctx.busy(self.client.call(call)).await;
         if let Some(version) = answered.version {
             self.version.store(version, Ordering::Relaxed);

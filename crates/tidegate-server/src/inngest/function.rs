@@ -55,7 +55,7 @@ impl Function {
 
     fn read_known(value: &Value, (app, id): (&str, &str), language: &str) -> Read<Self> {
         let fields = Fields::open(value, "")?;
-        let name = id.strip_prefix(app).and_then(|rest| rest.strip_prefix('-')).unwrap_or(id);
+        let name = name_of(app, id);
         let (url, retries) = read_step(&fields)?;
         let (least, most) = BACKOFF_MS;
         let mut definition = json!({
@@ -98,6 +98,11 @@ impl Function {
     }
 }
 
+/// Returns the name of a function's workflow: its id without the name of its app.
+pub(super) fn name_of<'a>(app: &str, id: &'a str) -> &'a str {
+    id.strip_prefix(app).and_then(|rest| rest.strip_prefix('-')).unwrap_or(id)
+}
+
 /// Reads the URL of a function's only step, and the number of retries.
 fn read_step(fields: &Fields<'_>) -> Read<(String, u64)> {
     let steps = fields.get("steps").and_then(Value::as_object);
@@ -111,19 +116,17 @@ fn read_step(fields: &Fields<'_>) -> Read<(String, u64)> {
     }
     let url = runtime.required("url")?.to_owned();
     // The SDK for Go has them on the function.
-    let own = match step.get("retries") {
-        Some(Value::Object(_)) | None => {
-            step.part("retries")?.map_or(Ok(None), |it| it.count("attempts", 0, MAX_RETRIES))?
-        }
-        Some(_) => step.count("retries", 0, MAX_RETRIES)?,
-    };
-    let of_function = match fields.get("retries") {
-        Some(Value::Object(_)) | None => {
-            fields.part("retries")?.map_or(Ok(None), |it| it.count("attempts", 0, MAX_RETRIES))?
-        }
-        Some(_) => fields.count("retries", 0, MAX_RETRIES)?,
-    };
-    Ok((url, own.or(of_function).unwrap_or(RETRIES)))
+    let retries = read_retries(&step)?.or(read_retries(fields)?);
+    Ok((url, retries.unwrap_or(RETRIES)))
+}
+
+/// Reads a number of retries: the number itself, or an object with `attempts`.
+fn read_retries(fields: &Fields<'_>) -> Read<Option<u64>> {
+    if fields.get("retries").is_some_and(Value::is_object) {
+        let retries = fields.part("retries")?;
+        return retries.map_or(Ok(None), |it| it.count("attempts", 0, MAX_RETRIES));
+    }
+    fields.count("retries", 0, MAX_RETRIES)
 }
 
 /// Reads the triggers. A function without triggers is only called by other functions: its trigger is

@@ -105,7 +105,6 @@ pub(super) struct Frame {
     events: String,
     run: String,
     function: String,
-    /// Names the lease under which a checkpoint is accepted.
     lease: String,
     max_attempts: u32,
     /// Whether the app can fetch what does not fit into a call.

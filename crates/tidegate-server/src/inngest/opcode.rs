@@ -133,11 +133,15 @@ impl Options<'_> {
     }
 }
 
-/// Reads the list of operations in the body of an answer.
+/// Reads the list of operations in the body of an answer. Waits for events come first: a step of
+/// the same answer may cause the event.
 pub(super) fn read(body: &str, again: Again, now: Timestamp) -> Result<Vec<Operation>, StepError> {
     let sent: Vec<Sent<'_>> = serde_json::from_str(body)
         .map_err(|error| bad(format!("the answer 206 is not a list of operations: {error}")))?;
-    sent.into_iter().map(|sent| operation(sent, again, now)).collect()
+    let operations = sent.into_iter().map(|sent| operation(sent, again, now));
+    let mut operations = operations.collect::<Result<Vec<_>, _>>()?;
+    operations.sort_by_key(|it| !matches!(it.opcode, Opcode::Event(_)));
+    Ok(operations)
 }
 
 /// Returns the error of an answer that breaks the protocol: the attempt has failed.

@@ -12,10 +12,11 @@ use tidegate::{AuditEntry, Engine};
 use tidegate_core::{catalog::Catalog, definition::Definition};
 
 use super::{
-    Inngest, PROTOCOL,
+    Inngest,
     access::{Refused, SdkCaller},
     fields::{Fields, Read, plain},
     function::Function,
+    remote_of,
 };
 use crate::http::{self, App};
 
@@ -91,7 +92,7 @@ impl Registration {
                 .map_err(|errors| format!("function `{}`: {errors}", function.id))?;
             let name = function.definition["name"].as_str().unwrap_or_default();
             let current = catalog.entry(&self.app, name).and_then(|it| it.current.as_ref());
-            if current.is_some_and(|current| !is_function(&current.workflow)) {
+            if current.is_some_and(|current| remote_of(&current.workflow).is_none()) {
                 return Err(format!(
                     "function `{}`: app `{}` has a workflow `{name}` that no SDK has registered: \
                      give the function another id",
@@ -101,11 +102,6 @@ impl Registration {
         }
         Ok(())
     }
-}
-
-/// Whether a workflow is a function of an SDK.
-fn is_function(workflow: &Definition) -> bool {
-    workflow.remote.as_ref().is_some_and(|remote| remote.protocol == PROTOCOL)
 }
 
 /// Registers an app: defines its functions, and retires those that are gone.
@@ -129,7 +125,8 @@ pub(super) async fn register(engine: &Engine, body: &[u8]) -> Result<Registered,
     }
     for ((of, name), entry) in catalog.entries() {
         let current = entry.current.as_ref().filter(|_| *of == app && !entry.is_retired());
-        if current.is_some_and(|it| is_function(&it.workflow)) && !names.iter().any(|it| it == name)
+        if current.is_some_and(|it| remote_of(&it.workflow).is_some())
+            && !names.iter().any(|it| it == name)
         {
             engine.retire(&app, name).await?;
             modified = true;
@@ -169,13 +166,13 @@ pub(super) async fn post(
 ) -> Result<Json<Value>, Refused> {
     let registered = register(&caller.engine, &body).await?;
     let modified = registered.modified;
-    app.inngest.note(&registered);
+    app.inngest.note(&caller.engine, &registered);
     Ok(Json(json!({ "ok": true, "modified": modified })))
 }
 
 impl Inngest {
     /// Reports a registration, if it is another one than the last of its app.
-    pub(super) fn note(&self, registered: &Registered) {
+    pub(super) fn note(&self, engine: &Engine, registered: &Registered) {
         let Registered { app, functions, .. } = registered;
         let list = functions.join(", ");
         let line = match functions.len() {
@@ -183,7 +180,11 @@ impl Inngest {
             1 => format!("1 function: {list}"),
             count => format!("{count} functions: {list}"),
         };
-        self.reports.say(app, &format!("app `{app}`: {line}"));
+        let place = match engine.workspace() {
+            tidegate::DEFAULT_WORKSPACE => String::new(),
+            name => format!(" in `{name}`"),
+        };
+        self.reports.say(&format!("{app}{place}"), &format!("app `{app}`{place}: {line}"));
     }
 }
 
@@ -191,7 +192,7 @@ impl Inngest {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Registration, is_function};
+    use super::Registration;
     use crate::inngest::PROTOCOL;
 
     fn function(id: &str, concurrency: &Value) -> Value {
@@ -247,11 +248,5 @@ mod tests {
             let error = read(&body).unwrap_err();
             assert!(error.contains(said), "{error}");
         }
-    }
-
-    #[test]
-    fn a_plain_workflow_is_no_function() {
-        let plain = tidegate_core::definition::Definition::new("a", "b");
-        assert!(!is_function(&plain));
     }
 }

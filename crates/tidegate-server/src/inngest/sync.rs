@@ -13,7 +13,9 @@ use reqwest::{
 use serde_json::{Value, json};
 use tidegate::Engine;
 
-use super::{Inngest, access::SERVER_KIND, keys::SIGNATURE, register::register};
+use super::{
+    ConfiguredApp, Inngest, access::SERVER_KIND, call::SDK, keys::SIGNATURE, register::register,
+};
 use crate::{
     call::{Exchange, Exchanged},
     http::MAX_BODY_BYTES,
@@ -21,9 +23,6 @@ use crate::{
 
 /// Header of an in-band sync, in the request and in the answer of an app that obeys.
 const SYNC_KIND: HeaderName = HeaderName::from_static("x-inngest-sync-kind");
-
-/// Header of every answer of an SDK.
-const SDK: &str = "x-inngest-sdk";
 
 /// Maximum silence of an app. Frameworks compile an app at its first request in development.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,8 +37,12 @@ const PATHS: [&str; 4] =
 
 /// Starts a task for each app, which syncs it until the process ends.
 pub(crate) fn start(inngest: &Inngest, engine: &Engine) {
-    for url in inngest.apps.iter() {
-        let (inngest, engine, url) = (inngest.clone(), engine.clone(), url.clone());
+    for ConfiguredApp { url, environment } in inngest.apps.iter() {
+        let (inngest, url) = (inngest.clone(), url.clone());
+        let engine = match environment {
+            Some(name) => engine.in_workspace(name.as_str()),
+            None => engine.clone(),
+        };
         tokio::spawn(async move { follow(&inngest, &engine, &url).await });
     }
 }
@@ -116,7 +119,7 @@ async fn understand(
     }
     if headers.get(SYNC_KIND).is_some_and(|kind| kind == "in_band") {
         let registered = register(engine, &body).await.map_err(|refused| refused.message)?;
-        inngest.note(&registered);
+        inngest.note(engine, &registered);
         return Ok(());
     }
     if headers.contains_key(SDK) {

@@ -10,15 +10,15 @@ use reqwest::{
     },
 };
 use serde_json::{Value, json, value::RawValue};
-use tidegate::{MAX_VALUE_BYTES, NewRecord, Result, StepError, StepKind, WorkflowRef};
+use tidegate::{MAX_VALUE_BYTES, NewRecord, Result, StepError, StepKind, Wait, WorkflowRef};
 use tidegate_core::{definition::Definition, json::Payload, run::record::Until};
 use tidegate_store::{Clock as _, SystemClock};
 
 use super::{
-    PROTOCOL,
-    execute::{Execution, Failure, Member, Turn, failed},
+    execute::{Execution, Turn, failed},
     fault::quote,
     opcode::{EventWait, Fetch, Invocation, Opcode, SignalWait},
+    remote_of,
 };
 use crate::call::{Exchange, Exchanged, asked_delay};
 
@@ -29,15 +29,15 @@ impl Execution {
     /// Begins an operation that the server carries out.
     pub(super) fn wait(
         self: Arc<Self>,
-        member: Member,
+        step: String,
         opcode: Opcode,
     ) -> Pin<Box<dyn Future<Output = Turn> + Send>> {
         match opcode {
-            Opcode::Sleep(until) => Box::pin(self.sleep(member.step, until)),
-            Opcode::Event(wait) => Box::pin(self.wait_for_event(member.step, wait)),
-            Opcode::Signal(wait) => Box::pin(self.wait_for_signal(member.step, wait)),
-            Opcode::Invoke(call) => Box::pin(self.invoke(member.step, call)),
-            Opcode::Fetch(fetch) => Box::pin(self.fetch(member, *fetch)),
+            Opcode::Sleep(until) => Box::pin(self.sleep(step, until)),
+            Opcode::Event(wait) => Box::pin(self.wait_for_event(step, wait)),
+            Opcode::Signal(wait) => Box::pin(self.wait_for_signal(step, wait)),
+            Opcode::Invoke(call) => Box::pin(self.invoke(step, call)),
+            Opcode::Fetch(fetch) => Box::pin(self.fetch(step, *fetch)),
             Opcode::Ran(_)
             | Opcode::Threw(_)
             | Opcode::Failed(_)
@@ -70,10 +70,7 @@ impl Execution {
         if let Some(filter) = filter {
             waiting = waiting.only_if_lenient(&filter);
         }
-        if let Some(until) = until {
-            waiting = waiting.until(until);
-        }
-        let event = self.ctx.timed(waiting).await;
+        let event = self.ctx.timed(ending(waiting, until)).await;
         self.ended(step, StepKind::Event, event.and_then(payload)).await
     }
 
@@ -83,10 +80,7 @@ impl Execution {
         if replaces {
             waiting = waiting.replacing();
         }
-        if let Some(until) = until {
-            waiting = waiting.until(until);
-        }
-        let signal = self.ctx.timed(waiting).await;
+        let signal = self.ctx.timed(ending(waiting, until)).await;
         self.ended(step, StepKind::Signal, signal.and_then(payload)).await
     }
 
@@ -95,11 +89,8 @@ impl Execution {
         let target = self.target(&function);
         let data = serde_json::from_str::<Box<RawValue>>(data.as_str());
         let data = data.expect("a payload is JSON");
-        let mut waiting = self.ctx.invoke(&step, &target, data);
-        if let Some(until) = until {
-            waiting = waiting.until(until);
-        }
-        let value = self.ctx.timed(waiting).await;
+        let waiting = self.ctx.invoke(&step, &target, data);
+        let value = self.ctx.timed(ending(waiting, until)).await;
         self.ended(step, StepKind::Invoke, value.and_then(|value| payload(Some(value)))).await
     }
 
@@ -107,8 +98,8 @@ impl Execution {
     /// is the step's error.
     fn target(&self, function: &str) -> WorkflowRef<Box<RawValue>, Box<RawValue>> {
         let is_named = |definition: &Definition| {
-            let remote = definition.remote.as_ref().filter(|it| it.protocol == PROTOCOL);
-            remote.is_some_and(|it| it.settings.get("functionId") == Some(&json!(function)))
+            remote_of(definition)
+                .is_some_and(|it| it.settings.get("functionId") == Some(&json!(function)))
         };
         match self.ctx.find_definition(is_named) {
             Some(definition) => WorkflowRef::named(&definition.name).app(&definition.app),
@@ -116,37 +107,49 @@ impl Execution {
         }
     }
 
-    /// Makes a request for the app. A failure of the network, and a refusal that may pass, is an
-    /// attempt that has failed.
-    async fn fetch(self: Arc<Self>, member: Member, fetch: Fetch) -> Turn {
-        let model = fetch.model;
-        let exchanged = match self.exchange(fetch) {
-            Ok(exchange) => self.ctx.busy(self.client.calls.exchange(exchange)).await,
-            Err(error) => Err(error),
-        };
-        let value =
-            exchanged.and_then(|it| if model { model_answer(&it) } else { Ok(response(&it)) });
-        let value = value
-            .and_then(|value| Ok(Payload::parse(value.to_string().as_bytes(), MAX_VALUE_BYTES)?));
-        match value {
-            Ok(value) => {
-                let (id, kind) = (member.step, StepKind::Run);
-                self.record(vec![NewRecord { id, kind, result: Ok(value) }]).await
+    /// Makes a request for the app, with the attempts of a step. A failure of the network, and a
+    /// refusal that may pass, is an attempt that has failed.
+    async fn fetch(self: Arc<Self>, step: String, fetch: Fetch) -> Turn {
+        loop {
+            self.ctx.resume_backoff(&step).await;
+            let error = match self.ctx.busy(self.response_to(&fetch)).await {
+                Ok(value) => {
+                    let record = NewRecord { id: step, kind: StepKind::Run, result: Ok(value) };
+                    return self.record(vec![record]).await;
+                }
+                Err(error) => error,
+            };
+            if let Err(error) = self.ctx.backoff(&step, error).await {
+                return self.record(vec![failed(step, StepKind::Run, &error)]).await;
             }
-            Err(error) => Turn::Failed(member, Failure { error, uncaught: false }),
         }
     }
 
-    fn exchange(&self, fetch: Fetch) -> Result<Exchange> {
+    /// Makes a request once, and returns the value of its step.
+    async fn response_to(&self, fetch: &Fetch) -> Result<Payload> {
+        let exchanged = self.client.calls.exchange(self.exchange(fetch)?).await?;
+        let value = if fetch.model { model_answer(&exchanged)? } else { response(&exchanged) };
+        Ok(Payload::parse(value.to_string().as_bytes(), MAX_VALUE_BYTES)?)
+    }
+
+    fn exchange(&self, fetch: &Fetch) -> Result<Exchange> {
         let Fetch { url, method, headers, body, .. } = fetch;
-        let url = self.client.calls.vetted(&url)?;
+        let url = self.client.calls.vetted(url)?;
         let method = method.parse::<Method>().map_err(|error| StepError::from(error).fatal())?;
-        let headers = headers.into_iter().filter_map(|(name, value)| {
-            Some((name.parse::<HeaderName>().ok()?, HeaderValue::from_str(&value).ok()?))
+        let headers = headers.iter().filter_map(|(name, value)| {
+            Some((name.parse::<HeaderName>().ok()?, HeaderValue::from_str(value).ok()?))
         });
         let headers: HeaderMap = headers.filter(|(name, _)| !OWN.contains(name)).collect();
-        let (body, silence) = (Bytes::from(body), SILENCE);
+        let (body, silence) = (Bytes::from(body.clone()), SILENCE);
         Ok(Exchange { method, url, headers, body, silence, max_bytes: MAX_VALUE_BYTES })
+    }
+}
+
+/// Adds the end of a wait, if it has one.
+fn ending<T>(wait: Wait<T>, until: Option<Until>) -> Wait<T> {
+    match until {
+        Some(until) => wait.until(until),
+        None => wait,
     }
 }
 

@@ -10,8 +10,8 @@ use std::{
 use tidegate_core::{
     json::Payload,
     reads::{ReadSet, Scan},
-    row::{Row, RunError, Step, StepKind},
-    run::record::{NewStep, NewWaitOn, Until},
+    row::{Row, RunError, Step, StepKind, WaitOn},
+    run::record::{NewStep, NewWait, NewWaitOn, Until},
     time::Timestamp,
 };
 use tokio::sync::watch;
@@ -254,6 +254,23 @@ impl Ctx {
                 Ok(())
             }
             None => Err(error.after_record()),
+        }
+    }
+
+    /// Returns the end of the backoff of a step, or of the handler itself, that an earlier activation
+    /// has begun and that is not over: something else has woken the run. `None` if there is none.
+    pub fn backing_off(&self, step: &str) -> Option<Timestamp> {
+        let waits = &self.activation().run.waits;
+        let wait = waits.iter().find(|wait| wait.step == step && wait.on == WaitOn::Retry);
+        wait?.until.filter(|until| *until > self.0.shared.clock.now())
+    }
+
+    /// Waits for the end of a backoff that an earlier activation has begun, if it is not over.
+    pub async fn resume_backoff(&self, step: &str) {
+        if let Some(until) = self.backing_off(step) {
+            let (step, until) = (step.to_owned(), Some(Until::At(until)));
+            let wait = NewWait { step, on: NewWaitOn::Registered, until };
+            self.back_off(wait, until).await;
         }
     }
 

@@ -14,8 +14,8 @@ use tidegate_core::{
     definition::Retry,
     flow::close::{self, MAX_DEFERRALS},
     json::Payload,
-    row::{StepKind, WaitOn},
-    run::record::{NewStep, NewWait, NewWaitOn, Until},
+    row::StepKind,
+    run::record::{NewStep, NewWait, Until},
 };
 use tracing::Instrument;
 
@@ -134,7 +134,7 @@ where
         if let Some(outcome) = ctx.turn(&id, StepKind::Run).await? {
             return ctx.read_record(&id, outcome);
         }
-        ctx.back_off_again(&id).await;
+        ctx.resume_backoff(&id).await;
         let is_repeatable = matches!(run, Attempts::Many(_));
         let (place, result) = loop {
             let Some(attempt) = run.next() else { return pending().await };
@@ -254,20 +254,6 @@ impl Ctx {
         };
         tracing::debug!(step, failures, delay_ms, %fault, "step failed, retrying");
         Some(self.activation_state().failed(step, Until::In(delay_ms)))
-    }
-
-    /// Waits for the end of a backoff that an earlier activation has begun, if it has not elapsed:
-    /// something else has woken the run.
-    pub(super) async fn back_off_again(&self, step: &str) {
-        let waits = &self.activation().run.waits;
-        let wait = waits.iter().find(|wait| wait.step == step && wait.on == WaitOn::Retry);
-        if let Some(until) = wait.and_then(|wait| wait.until)
-            && until > self.0.shared.clock.now()
-        {
-            let (step, until) = (step.to_owned(), Some(Until::At(until)));
-            let wait = NewWait { step, on: NewWaitOn::Registered, until };
-            self.back_off(wait, until).await;
-        }
     }
 
     /// Waits for the next attempt of a step: until this time, or for the next activation. The wait

@@ -87,7 +87,7 @@ impl Ctx {
         if let Some(outcome) = self.turn(id, StepKind::Run).await? {
             return Ok(Begin::Recorded(outcome));
         }
-        self.back_off_again(id).await;
+        self.resume_backoff(id).await;
         poll_fn(|cx| self.activation_state().poll_durable(cx)).await;
         let salt = self.0.shared.entropy.number();
         Ok(Begin::New(Recorder { ctx: self.clone(), id: id.to_owned(), salt }))

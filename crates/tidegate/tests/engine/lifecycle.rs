@@ -104,6 +104,46 @@ pub(crate) async fn a_batch_with_an_end_event_posts_none(harness: &TestHarness) 
     assert_eq!(recorded(harness, "job/finished").await, 1, "the run has posted another one");
 }
 
+/// spec end-events: an event that triggers nobody is recorded if a run waits for it with its value,
+/// whether the run or the definition was first, or if it cancels a run.
+pub(crate) async fn an_end_event_reaches_a_run_that_waits(harness: &TestHarness) {
+    let waiter = Workflow::new("waiter", async |ctx: Ctx, of: String| {
+        let end = ctx.wait_for_event::<Value>("end", "job/finished");
+        end.matching("function_id", of).timeout(secs(10_000)).await
+    });
+    let fragile = json!({ "name": "fragile",
+        "cancelOn": [{ "event": "job/failed", "if": { "lenient": "true" } }] });
+    let fragile = Workflow::from_definition(fragile, async |ctx: Ctx, _: Value| {
+        ctx.sleep("nap", secs(10_000)).await
+    });
+    let first = sharing(harness).workflow(waiter).workflow(fragile).start().await.unwrap();
+    let early = start(&first, "waiter", json!("app-job")).await;
+    harness.settle().await;
+    let second = sharing(harness).workflow(job()).start().await.unwrap();
+    let ends = async |how: &str| {
+        let run = start(&second, "job", json!({ "how": how })).await;
+        harness.advance(secs(10)).await;
+        run
+    };
+    let run = ends("return").await;
+    assert_eq!(harness.completed(&first, early).await["run_id"], json!(run));
+    ends("return").await;
+    start(&first, "waiter", json!("app-other")).await;
+    ends("return").await;
+    assert_eq!(recorded(harness, "job/finished").await, 1, "nobody waits for the last two");
+    let late = start(&first, "waiter", json!("app-job")).await;
+    harness.settle().await;
+    let run = ends("fail").await;
+    assert_eq!(harness.completed(&first, late).await["run_id"], json!(run));
+    assert_eq!(recorded(harness, "job/failed").await, 0);
+    start(&first, "fragile", json!({})).await;
+    harness.settle().await;
+    ends("fail").await;
+    assert_eq!(states(harness, "fragile").await, ["cancelled"]);
+    assert_eq!(recorded(harness, "job/failed").await, 1);
+    assert_eq!(states(harness, "waiter").await, ["completed", "waiting", "completed"]);
+}
+
 /// spec end-events: the events are recorded with the end: an engine that crashes right after it
 /// loses none.
 pub(crate) async fn end_events_outlive_a_crash(harness: &TestHarness) {

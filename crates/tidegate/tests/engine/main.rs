@@ -161,6 +161,7 @@ stories! {
         the_end_of_a_run_posts_events,
         only_events_that_trigger_are_posted,
         a_batch_with_an_end_event_posts_none,
+        an_end_event_reaches_a_run_that_waits,
         end_events_outlive_a_crash,
     }
     beside {

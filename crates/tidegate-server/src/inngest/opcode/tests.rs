@@ -158,6 +158,16 @@ fn waits_calls_and_signals_have_their_options() {
     }
 }
 
+/// INNGEST 5.1: a step of the same answer may cause the event.
+#[test]
+fn waits_for_events_come_first() {
+    let [a, b, c] = ["StepPlanned", "WaitForEvent", "StepRun"]
+        .map(|op| format!(r#"{{"id":"{}","op":"{op}","name":"x"}}"#, op.to_lowercase()));
+    let all = read(&format!("[{a},{c},{b}]"), Again::default(), now()).unwrap();
+    let steps: Vec<_> = all.iter().map(|it| it.step.as_str()).collect();
+    assert_eq!(steps, ["waitforevent", "stepplanned", "steprun"]);
+}
+
 #[test]
 fn a_race_is_told_by_its_members() {
     let body = |mode: &str| format!(r#"[{{"id":"{ONE}","op":"StepPlanned","opts":{mode}}}]"#);

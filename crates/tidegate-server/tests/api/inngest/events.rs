@@ -53,6 +53,13 @@ async fn a_repeated_request_adds_nothing() {
     let third = ids(&send(&server, &other, &body).await.1);
     assert_ne!(first, third);
     assert_eq!(runs(&server, "pay").await, 4);
+    // More than fit into one command.
+    let many = json!(vec![json!({ "name": "other" }); 1500]);
+    let first = ids(&send(&server, &seed[..0], &many).await.1);
+    assert_ne!(first, ids(&send(&server, &seed[..0], &many).await.1));
+    let many_seed = [("x-inngest-event-id-seed", "1700000000002,AAECAwQFBgcICQ==")];
+    let first = ids(&send(&server, &many_seed, &many).await.1);
+    assert_eq!(first, ids(&send(&server, &many_seed, &many).await.1));
 }
 
 /// S11: the same id of an event starts one run.

@@ -151,6 +151,27 @@ async fn an_app_is_synced_in_band() {
     assert_eq!(sent.map(|name| call.header(name)), ["in_band", "dev", ""]);
 }
 
+/// An app may name its environment, which is a workspace of the server.
+#[tokio::test]
+async fn an_app_is_synced_into_its_environment() {
+    let text = app(&[function("pay", json!({}))]).to_string();
+    let target = Target::start(move |_, _| {
+        (200, vec![SDK, ("x-inngest-sync-kind", "in_band")], text.clone())
+    });
+    let target = target.await;
+    let config = |name: &str| {
+        let apps = format!("[inngest]\napps = [\"{name}={}/api/inngest\"]\n", target.url);
+        format!("workspaces = [\"staging\"]\nlog = \"info\"\n{apps}")
+    };
+    let server = Server::start_with(&config("staging"), &[("TIDEGATE_LOG", "info")]);
+    server.logged("app `shop` in `staging`: 1 function: pay").await;
+    let there = server.raw("GET", "/workflows", &[("tidegate-workspace", "staging")], "").await;
+    assert_eq!(there.unwrap().json()["workflows"][0]["name"], "pay");
+    assert_eq!(server.get("/workflows").await.1["workflows"], json!([]));
+    let said = Server::refused(&config("other"));
+    assert!(said.contains("no environment `other`: add it to `workspaces`"), "{said}");
+}
+
 /// A URL without a path is that of a framework, which serves the SDK at a known path.
 #[tokio::test]
 async fn the_path_of_an_app_is_found() {
@@ -190,7 +211,10 @@ async fn a_failed_sync_is_explained() {
     let server = Server::start_with(config, &[("TIDEGATE_LOG", "info")]);
     server.logged("no answer (Connection refused (os error 111)): is the app running?").await;
     let said = Server::refused("[inngest]\napps = \"localhost\"\n");
-    assert!(said.contains("`inngest.apps` must be URLs, got `localhost`"), "{said}");
+    assert!(
+        said.contains("`inngest.apps` must be URLs or ENVIRONMENT=URL, got `localhost`"),
+        "{said}"
+    );
 }
 
 /// S8: registrations are durable.

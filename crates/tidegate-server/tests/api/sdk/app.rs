@@ -246,14 +246,10 @@ impl App {
         self.ran.lock().unwrap().clone()
     }
 
-    /// Holds targeted calls of steps open, until they are released.
+    /// Holds targeted calls of steps open, and discoveries (`step`), until they are released.
     pub(super) fn shut(&self, steps: &[&str]) {
-        self.shut.send_replace(steps.iter().map(|step| id_of(step)).collect());
-    }
-
-    /// Holds discoveries open, or releases them.
-    pub(super) fn hold_discovery(&self, held: bool) {
-        self.shut.send_replace(if held { vec!["step".to_owned()] } else { Vec::new() });
+        let id = |step: &&str| if *step == "step" { "step".to_owned() } else { id_of(step) };
+        self.shut.send_replace(steps.iter().map(id).collect());
     }
 
     /// Waits until the app has received this many calls.
@@ -299,7 +295,9 @@ impl App {
         } else {
             call.body["steps"].clone()
         };
-        let known = known.as_object().expect("an object").clone();
+        let mut known = known.as_object().expect("an object").clone();
+        // The SDKs run a step again whose memo is sent.
+        known.remove(&call.step);
         let memos = Arc::new(Mutex::new(known.into_iter().collect()));
         loop {
             let (used, app) = (Arc::default(), self.clone());

@@ -121,6 +121,24 @@ async fn an_app_that_does_not_answer_holds_up_nobody() {
     }
 }
 
+/// A call of a step that fails as a whole is an error of the run, which the function cannot catch.
+#[tokio::test]
+async fn a_failed_call_of_a_step_fails_the_run() {
+    let app = App::start(Sdk::Python).await;
+    app.function("fails", |step| {
+        if step.call.step != "step" {
+            return Err(answers(500, &[], r#"{"name":"Broken","message":"no memory"}"#));
+        }
+        match step.all([step.run("a", || Ok(json!(1))), step.run("b", || Ok(json!(2)))]) {
+            Err(Stop::Throws(error)) => Ok(json!({ "caught": error })),
+            other => other.map(serde_json::Value::from),
+        }
+    });
+    let server = Server::start(&app.config(""));
+    let run = server.start_run("fails", json!({})).await;
+    assert_eq!(server.until(&run, "failed").await["error"]["code"], "Broken");
+}
+
 /// An app is called again although one answer was no success: S29.
 #[tokio::test]
 async fn an_answer_of_another_program_is_tried_again() {
@@ -154,6 +172,36 @@ async fn a_streamed_answer_counts_as_the_one_inside() {
     let run = server.start_run("streams", json!({})).await;
     assert_eq!(server.until(&run, "completed").await["output"], "end");
     assert_eq!(app.calls().len(), 2);
+}
+
+/// An app that has moved is called at its new URL, also for runs of the version before.
+#[tokio::test]
+async fn an_app_that_moves_is_followed() {
+    let (old, new) = (App::start(Sdk::Two).await, App::start(Sdk::Two).await);
+    let server = Server::start("");
+    let register = async |app: &App| {
+        let runtime = json!({ "type": "http", "url": format!("{}?fnId=app-moves", app.url) });
+        let step = json!({ "id": "step", "name": "step", "runtime": runtime });
+        let function = json!({ "id": "app-moves", "triggers": [{ "event": "moves" }],
+                               "steps": { "step": step } });
+        let body = json!({ "appName": "app", "sdk": "js:v4", "functions": [function] });
+        let answer = server.raw("POST", "/fn/register", &[], &body.to_string()).await.unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.json());
+    };
+    for (app, name) in [(&old, "old"), (&new, "new")] {
+        app.function("moves", move |step| {
+            let opts = json!({ "timeout": "1h" });
+            step.ask("w", json!({ "op": "WaitForEvent", "name": "go", "opts": opts }))?;
+            step.run("where", move || Ok(json!(name)))
+        });
+    }
+    register(&old).await;
+    let run = server.start_run("moves", json!({})).await;
+    server.until(&run, "waiting").await;
+    register(&new).await;
+    server.post("/events", json!({ "name": "go" })).await;
+    assert_eq!(server.until(&run, "completed").await["output"], "new");
+    assert_eq!(old.calls().len(), 1);
 }
 
 /// The code of a function may change while a run of it waits: steps that are new run, those that are

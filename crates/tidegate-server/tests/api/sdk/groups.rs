@@ -1,8 +1,10 @@
 //! Parallel steps (INNGEST 10, S40 to S46).
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
-use super::app::{App, Call, Flow, Sdk, Step, error, id_of};
+use super::app::{App, Call, Flow, Sdk, Step, Stop, error, id_of};
 use crate::server::Server;
 
 fn sum(values: &[Value]) -> i64 {
@@ -51,6 +53,28 @@ async fn three_steps_at_once_are_called_by_themselves() {
             assert_eq!(calls.len(), most, "{sdk:?}");
         }
     }
+}
+
+/// A member that ends while the app answers to a discovery is reported once more, and not called
+/// again.
+#[tokio::test]
+async fn a_member_that_has_ended_is_not_called_again() {
+    let app = App::start(Sdk::One).await;
+    app.function("two", |step| {
+        step.all([step.run("a", || Ok(json!(1))), step.run("b", || Ok(json!(2)))]).map(Value::from)
+    });
+    let server = Server::start(&app.config(""));
+    app.shut(&["a", "b"]);
+    let run = server.start_run("two", json!({})).await;
+    app.called(3).await;
+    app.shut(&["step", "b"]);
+    app.called(4).await;
+    app.shut(&["step"]);
+    while !has_step(&server, &run, "b").await {}
+    app.shut(&[]);
+    assert_eq!(server.until(&run, "completed").await["output"], json!([1, 2]));
+    let called = app.calls().into_iter().filter(|call| call.step == id_of("b"));
+    assert_eq!(called.count(), 1);
 }
 
 /// S41: two chains side by side finish, and each step runs once. In version 1 the chains do not wait
@@ -136,6 +160,110 @@ async fn a_race_ends_with_the_fast_one() {
         }
         app.shut(&[]);
     }
+}
+
+/// Returns the open waits of a run: the end of each, by its step.
+async fn waits(server: &Server, run: &str) -> BTreeMap<String, String> {
+    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    let (_, why) = server.get(&format!("/runs/{run}/why")).await;
+    let waits = why["waits"].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    waits.iter().map(|wait| (text(&wait["step"]), text(&wait["until"]))).collect()
+}
+
+/// S24, S42: the end of one member wakes the run. The others keep their deadlines: a step whose
+/// backoff lasts is not called before its time, and a sleep that is reported again is not longer.
+#[tokio::test]
+async fn the_end_of_a_member_leaves_the_others_waiting() {
+    for sdk in [Sdk::One, Sdk::Two, Sdk::Python] {
+        let app = App::start(sdk).await;
+        app.function("group", |step| {
+            if step.call.step == id_of("later") {
+                let headers =
+                    vec![("x-inngest-sdk", "x".to_owned()), ("retry-after", "3600".into())];
+                let thrown = error("RetryAfterError", "later").to_string();
+                return Err(Stop::Answers(500, headers, thrown));
+            }
+            let opts = json!({ "timeout": "1h" });
+            let event = step.ask("w", json!({ "op": "WaitForEvent", "name": "go", "opts": opts }));
+            let sleep = step.ask("z", json!({ "op": "Sleep", "name": "2h", "opts": {} }));
+            step.all([event, sleep, step.run("later", || Ok(json!(1)))]).map(Value::from)
+        });
+        let server = Server::start(&app.config(""));
+        let run = server.start_run("group", json!({})).await;
+        let mut before = waits(&server, &run).await;
+        while before.len() < 3 {
+            before = waits(&server, &run).await;
+        }
+        server.post("/events", json!({ "name": "go" })).await;
+        app.called(3).await;
+        server.until(&run, "waiting").await;
+        before.remove("w");
+        assert_eq!(waits(&server, &run).await, before, "{sdk:?}");
+        let calls = app.calls();
+        let steps: Vec<_> = calls.iter().map(|call| call.step.as_str()).collect();
+        assert_eq!(steps, ["step", id_of("later").as_str(), "step"], "{sdk:?}");
+        assert_eq!(calls[2].body["ctx"]["disable_immediate_execution"], true, "{sdk:?}");
+    }
+}
+
+/// S24: a discovery that has failed waits for its next attempt, also if a wait ends meanwhile.
+#[tokio::test]
+async fn the_end_of_a_wait_leaves_a_failed_discovery_waiting() {
+    let app = App::start(Sdk::One).await;
+    app.function("fails", |step| {
+        if step.call.step == "step" && step.call.body["steps"].get(id_of("a")).is_some() {
+            let headers = vec![("x-inngest-sdk", "x".to_owned()), ("retry-after", "3600".into())];
+            return Err(Stop::Answers(500, headers, error("Error", "later").to_string()));
+        }
+        let opts = json!({ "timeout": "1h" });
+        let event = step.ask("w", json!({ "op": "WaitForEvent", "name": "go", "opts": opts }));
+        step.all([event, step.run("a", || Ok(json!(1)))]).map(Value::from)
+    });
+    let server = Server::start(&app.config(""));
+    let run = server.start_run("fails", json!({})).await;
+    while !waits(&server, &run).await.contains_key("") {}
+    server.post("/events", json!({ "name": "go" })).await;
+    server.until(&run, "waiting").await;
+    assert_eq!(app.calls().len(), 3);
+}
+
+/// A wait for an event is registered before a step of the same group is called, which may cause the
+/// event.
+#[tokio::test]
+async fn a_wait_begins_before_its_siblings_are_called() {
+    let app = App::start(Sdk::Two).await;
+    app.function("causes", |step| {
+        let opts = json!({ "timeout": "1h" });
+        let wait = step.ask("wait", json!({ "op": "WaitForEvent", "name": "go", "opts": opts }));
+        step.all([step.run("cause", || Ok(json!(1))), wait]).map(Value::from)
+    });
+    let server = Server::start(&app.config(""));
+    app.shut(&["cause"]);
+    for n in 1..=10 {
+        server.start_run("causes", json!({})).await;
+        app.called(2 * n).await;
+        let (_, posted) = server.post("/events", json!({ "name": "go" })).await;
+        assert_eq!(posted["events"][0]["woke"], 1, "run {n}: {posted}");
+    }
+    app.shut(&[]);
+}
+
+/// A targeted call may answer with the value of the function, which ends the run.
+#[tokio::test]
+async fn a_targeted_call_may_end_the_run() {
+    let app = App::start(Sdk::Two).await;
+    app.function("won", |step| {
+        if step.call.step == id_of("fast") {
+            return Ok(json!("won"));
+        }
+        step.race([step.run("slow", || Ok(json!(1))), step.run("fast", || Ok(json!(2)))])
+    });
+    let server = Server::start(&app.config(""));
+    app.shut(&["slow"]);
+    let run = server.start_run("won", json!({})).await;
+    assert_eq!(server.until(&run, "completed").await["output"], "won");
+    app.shut(&[]);
 }
 
 /// S44: one-of-three fails and is tried again alone, while the call of a sibling still lasts.

@@ -1,5 +1,7 @@
 //! Large state, leases of checkpoints, several servers and signatures (INNGEST 10, S46, S57 to S61).
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use super::app::{App, Sdk, id_of};
@@ -57,6 +59,8 @@ async fn the_events_of_a_run_can_be_fetched() {
     server.url().clone_into(&mut app.server.lock().unwrap());
     assert_eq!(app.fetch(call, "batch").await, call.body["events"]);
     app.shut(&[]);
+    let unknown = server.raw("GET", "/v0/runs/none/actions", &[], "").await.unwrap();
+    assert_eq!((unknown.status, &unknown.json()["status"]), (404, &json!(404)));
 }
 
 /// S58: a call whose server was killed goes on, and its checkpoint is refused with 409, because
@@ -72,17 +76,25 @@ async fn a_checkpoint_of_a_superseded_call_is_refused() {
     });
     let mut server = Server::start(&app.config(""));
     server.url().clone_into(&mut app.server.lock().unwrap());
-    app.hold_discovery(true);
+    app.shut(&["step"]);
     let run = server.start_run("steps", json!({})).await;
     app.called(1).await;
     server.kill();
     server.restart();
     server.url().clone_into(&mut app.server.lock().unwrap());
     app.called(2).await;
-    app.hold_discovery(false);
+    app.shut(&[]);
     assert_eq!(server.until(&run, "completed").await["output"], 3);
     let leases: Vec<_> = app.calls().iter().map(|it| it.body["ctx"]["qi_id"].clone()).collect();
     assert_ne!(leases[0], leases[1]);
+    let calls = app.calls();
+    let header = |name: &str| -> Vec<&str> {
+        calls.iter().map(|call| call.headers[name].to_str().unwrap()).collect()
+    };
+    let generations: Vec<u32> =
+        header("x-inngest-generation-id").iter().map(|it| it.parse().unwrap()).collect();
+    assert!(generations[0] < generations[1], "{generations:?}");
+    assert_ne!(header("x-request-id")[0], header("x-request-id")[1]);
     let (_, steps) = server.get(&format!("/runs/{run}/steps")).await;
     assert_eq!(steps["steps"].as_array().unwrap().len(), 3, "{steps}");
     assert_eq!(steps["steps"][0]["output"], leases[1], "the step of the newer call is recorded");
@@ -149,6 +161,9 @@ async fn calls_are_signed_and_answers_are_checked() {
     let server = Server::start_with(&app.config(""), &keys);
     let run = server.start_run("signed", json!({ "f": 1.0, "ü": [null, 1e21] })).await;
     assert_eq!(server.until(&run, "completed").await["output"], 1.5);
+    let requests: BTreeSet<_> =
+        app.calls().iter().map(|call| call.headers["x-request-id"].clone()).collect();
+    assert_eq!(requests.len(), app.calls().len(), "each call has its own id");
     for call in app.calls() {
         let header = |name: &str| call.headers[name].to_str().unwrap().to_owned();
         assert_eq!(header("x-inngest-server-kind"), "cloud");

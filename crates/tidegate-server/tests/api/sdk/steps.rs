@@ -52,6 +52,15 @@ async fn a_checkpoint_records_each_step_during_one_call() {
     let (_, steps) = server.get(&format!("/runs/{run}/steps")).await;
     let names: Vec<_> = steps["steps"].as_array().unwrap().iter().map(|it| &it["id"]).collect();
     assert_eq!(names, ["one", "two"], "steps have the names of the user's code");
+    app.function("group", |step| {
+        step.run("first", || Ok(json!(0)))?;
+        step.all([step.run("a", || Ok(json!(1))), step.run("b", || Ok(json!(2)))]).map(Value::from)
+    });
+    let server = Server::start(&app.config(""));
+    server.url().clone_into(&mut app.server.lock().unwrap());
+    let run = server.start_run("group", json!({})).await;
+    assert_eq!(server.until(&run, "completed").await["output"], json!([1, 2]));
+    assert_eq!(app.calls().len(), 1 + 4, "the calls of a group have the steps posted before it");
 }
 
 /// S19: the same id in a loop names several steps, in order.
@@ -94,6 +103,23 @@ async fn a_step_that_throws_is_tried_again_alone() {
         let expected: &[_] = if sdk == Sdk::Checkpoints { &[0, 1, 2] } else { &[0, 0, 1, 2, 0, 0] };
         assert_eq!(attempts, expected, "{sdk:?}");
     }
+}
+
+/// S28: attempts begin anew after a success, those of the function itself, too.
+#[tokio::test]
+async fn a_success_gives_all_attempts_back() {
+    let app = App::start(Sdk::Two).await;
+    app.function("resets", |step| {
+        if step.call.attempt() < 2 {
+            return Err(Stop::Throws(error("Error", "outside")));
+        }
+        step.run("one", || Ok(json!("done")))
+    });
+    let server = Server::start(&app.config(""));
+    let run = server.start_run("resets", json!({})).await;
+    assert_eq!(server.until(&run, "completed").await["output"], "done");
+    let attempts: Vec<_> = app.calls().iter().map(super::app::Call::attempt).collect();
+    assert_eq!(attempts, [0, 1, 2, 0, 1, 2]);
 }
 
 /// S21, S27: after its last attempt a step has failed; the function gets the error as it was thrown,

@@ -184,6 +184,80 @@ async fn a_request_for_the_app_is_made_once() {
     assert_eq!(server.until(&run, "completed").await["output"], "PrivateAddress");
 }
 
+/// A request that fails is made again by the server, also beside a call that lasts; the app is not
+/// asked. A refusal that cannot pass is the step's error at once.
+#[tokio::test]
+async fn a_failed_request_is_made_again() {
+    let target = Target::start(|call, before| match (call.path.as_str(), before) {
+        ("/busy", 0) => (503, vec![], "later".to_owned()),
+        ("/busy", _) => (200, vec![], r#"{"text":"hi"}"#.to_owned()),
+        _ => (400, vec![], "no such model".to_owned()),
+    });
+    let target = target.await;
+    let ask = |path: &str| {
+        let opts = json!({ "type": "step.ai.infer", "url": format!("{}/{path}", target.url),
+                           "headers": {}, "body": {} });
+        json!({ "op": "AIGateway", "opts": opts })
+    };
+    let (busy, bad) = (ask("busy"), ask("bad"));
+    let app = App::start(Sdk::Two).await;
+    app.function("busy", move |step| {
+        let asked = step.ask("model", busy.clone());
+        step.all([step.run("long", || Ok(json!(1))), asked]).map(Value::from)
+    });
+    app.function("bad", move |step| match step.ask("model", bad.clone()) {
+        Err(Stop::Throws(error)) => Ok(error),
+        other => other,
+    });
+    let server = Server::start(&app.config(""));
+    app.shut(&["long"]);
+    let run = server.start_run("busy", json!({})).await;
+    while !has_step(&server, &run, "model").await {}
+    app.shut(&[]);
+    assert_eq!(server.until(&run, "completed").await["output"], json!([1, { "text": "hi" }]));
+    assert_eq!((target.calls().len(), app.calls().len()), (2, 3));
+    let run = server.start_run("bad", json!({})).await;
+    let error = &server.until(&run, "completed").await["output"];
+    assert_eq!(error["name"], "ModelRefused", "{error}");
+    assert!(error["message"].as_str().unwrap().contains("no such model"), "{error}");
+    assert_eq!(target.calls().len(), 3);
+}
+
+/// The end of a function is an event for a run that waits for it, although it triggers nothing.
+#[tokio::test]
+async fn a_run_waits_for_the_end_of_a_function() {
+    let app = App::start(Sdk::Two).await;
+    app.function("job", |_| Ok(json!("done")));
+    app.function("other", |_| Ok(json!("done")));
+    app.function("watch", |step| {
+        let opts = json!({ "timeout": "1h", "if": "async.data.function_id == 'app-job'" });
+        let name = "inngest/function.finished";
+        step.ask("end", json!({ "op": "WaitForEvent", "name": name, "opts": opts }))
+    });
+    let mut config = app.config("");
+    for name in ["job", "other"] {
+        let end_events = format!(
+            "name = \"{name}\"\nendEvents = {{ completed = [\"inngest/function.finished\"], \
+             data = {{ function_id = \"app-{name}\" }} }}\n"
+        );
+        config = config.replace(&format!("name = \"{name}\"\n"), &end_events);
+    }
+    let server = Server::start(&config);
+    let run = server.start_run("watch", json!({})).await;
+    server.until(&run, "waiting").await;
+    let other = server.start_run("other", json!({})).await;
+    server.until(&other, "completed").await;
+    let job = server.start_run("job", json!({})).await;
+    let event = &server.until(&run, "completed").await["output"];
+    assert_eq!(event["name"], "inngest/function.finished", "{event}");
+    assert_eq!((&event["data"]["run_id"], &event["data"]["result"]), (&json!(job), &json!("done")));
+    let last = server.start_run("job", json!({})).await;
+    server.until(&last, "completed").await;
+    let (_, posted) = server.get("/events?name=inngest/function.finished").await;
+    let posted = posted["events"].as_array().unwrap();
+    assert_eq!(posted.len(), 1, "only an end for which a run waits is an event: {posted:?}");
+}
+
 /// A run that is cancelled while its app is called ends at once, and its answer changes nothing.
 #[tokio::test]
 async fn a_cancelled_run_is_not_called_again() {
@@ -224,4 +298,25 @@ async fn a_signal_resumes_the_one_who_waits() {
     assert_eq!((answer.status, &answer.json()["data"]["run_id"]), (200, &json!(run)));
     let output = &server.until(&run, "completed").await["output"];
     assert_eq!(*output, json!({ "signal": "approve", "data": null }));
+}
+
+/// A step that replaces another one takes over its signal; the other one's wait is over.
+#[tokio::test]
+async fn a_signal_has_one_waiter() {
+    let app = App::start(Sdk::Two).await;
+    for name in ["waits", "replaces", "fails"] {
+        app.function(name, move |step| {
+            let conflict = if name == "replaces" { "replace" } else { "fail" };
+            let opts = json!({ "signal": "approve", "timeout": "1h", "conflict": conflict });
+            step.ask("s", json!({ "op": "WaitForSignal", "name": "approve", "opts": opts }))
+        });
+    }
+    let server = Server::start(&app.config(""));
+    let first = server.start_run("waits", json!({})).await;
+    server.until(&first, "waiting").await;
+    let refused = server.start_run("fails", json!({})).await;
+    server.until(&refused, "failed").await;
+    let second = server.start_run("replaces", json!({})).await;
+    assert_eq!(server.until(&first, "completed").await["output"], Value::Null);
+    server.until(&second, "waiting").await;
 }

@@ -593,8 +593,10 @@ impl Draft {
     /// Counts the runs in a gate's queue, with the changes of this draft. Stops at about `most`.
     pub fn length_of_queue<E>(&self, gate: &Gate, most: u32) -> Decided<u32, E> {
         let new = matches!(self.base.rows.get(&RowKey::Gate(gate.key.clone())), Some(None));
-        let before = if new { 0 } else { self.count(&Count::Queue(gate.key.clone()), most)? };
         let joined = self.queues.get(&gate.id).map_or(0, |queue| queue.joined);
+        // Runs that have left count among those that were there before.
+        let counted = most.saturating_add(u32::try_from(-joined).unwrap_or_default());
+        let before = if new { 0 } else { self.count(&Count::Queue(gate.key.clone()), counted)? };
         let length = (i64::from(before) + joined).clamp(0, i64::from(most));
         Ok(u32::try_from(length).unwrap_or(most))
     }

@@ -82,6 +82,8 @@ const FAILED: &[u64] = &[
     610_003_567,
     610_009_035,
     1_900_006_400,
+    1_900_031_284,
+    1_900_032_703,
 ];
 
 /// Simulates the seed in `TIDEGATE_SIM_SEED`, and prints the end of its trace if it fails.

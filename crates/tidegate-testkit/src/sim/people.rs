@@ -275,10 +275,10 @@ pub fn missing(state: &State) -> Vec<Command> {
                     commands.extend(signal_by_name(run));
                 }
                 WaitOn::Event { name, matches, filter, .. } if wait.until.is_none() => {
-                    let mut data = match matches.first() {
-                        Some((_, value)) => value_of(value),
-                        None => json!({ "d": 9 }),
-                    };
+                    let mut data = json!({ "d": 9 });
+                    for (path, value) in matches {
+                        data[path.as_str()] = json!(value_of(value));
+                    }
                     // The condition of any wait holds.
                     for when in When::ALL.into_iter().filter(|_| filter.is_some()) {
                         data[when.field()] = json!(when.constant());
@@ -294,13 +294,13 @@ pub fn missing(state: &State) -> Vec<Command> {
     commands
 }
 
-/// Decodes the value of `k` that a wait requires.
-fn value_of(encoded: &[u8]) -> serde_json::Value {
-    let data = (0..8).map(|k| json!({ "k": k, "d": 9 }));
-    let fits = |data: &serde_json::Value| {
-        tidegate_core::run::wait::encoded(&payload(data), "k").as_deref() == Some(encoded)
+/// Decodes a value that a wait requires.
+fn value_of(encoded: &[u8]) -> u32 {
+    let fits = |n: &u32| {
+        let data = payload(&json!({ "k": n }));
+        tidegate_core::run::wait::encoded(&data, "k").as_deref() == Some(encoded)
     };
-    data.into_iter().find(fits).expect("keys are small numbers")
+    (0..8).find(fits).expect("values are small numbers")
 }
 
 /// Returns the command that signals a run by the name that it waits for, if it does.

@@ -124,8 +124,12 @@ impl Host {
             Op::Step { .. } => {}
             Op::Send(name) => ctx.send_event(id, name.as_str(), deeper(data)).await?,
             Op::Sleep(time) => ctx.sleep(id, ms(*time)).await?,
-            Op::Event { name, own, timeout } => {
+            // Real waits begin beside steps by themselves, so `early` makes no difference.
+            Op::Event { name, own, timeout, when, early: _ } => {
                 let mut wait = ctx.wait_for_event::<Value>(id, *name);
+                if let Some(when) = when {
+                    wait = wait.only_if(&when.text(&when.constant().to_string()));
+                }
                 if let Some(k) = data.get("k").filter(|_| *own) {
                     wait = wait.matching("k", k);
                 }
@@ -133,6 +137,15 @@ impl Host {
                     wait = wait.timeout(ms(*time));
                 }
                 wait.await?;
+            }
+            // If another run waits for the name, this run continues.
+            Op::Named { name, replace, timeout } => {
+                let wait = ctx.wait_for_signal_by_name::<Value>(id, *name);
+                let wait = if *replace { wait.replacing() } else { wait };
+                let _ = match timeout {
+                    Some(time) => wait.timeout(ms(*time)).await,
+                    None => wait.await,
+                };
             }
             Op::Signal(timeout) => {
                 let wait = ctx.wait_for_signal::<Value>(id, SIGNAL);

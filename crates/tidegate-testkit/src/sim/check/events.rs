@@ -196,6 +196,11 @@ pub(super) fn rules(look: &Look<'_>, run: &Run) -> Option<Vec<Rule>> {
     if run.purpose != Purpose::Ordinary {
         return Some(Vec::new());
     }
+    // A retry from a step keeps its version, and listens by the released one.
+    let current = look.state.current(&run.ws, &run.workflow)?.version;
+    if run.replay_of.is_some() && run.version != current {
+        return None;
+    }
     let controls = &look.plan.spec(&run.workflow)?.version(run.version).0;
     // A later request may have joined a debounced one.
     let joined = matches!(controls.policy, Some(Policy::Debounce(_)));

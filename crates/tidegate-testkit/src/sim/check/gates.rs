@@ -372,7 +372,11 @@ pub(super) fn i69(look: &Look<'_>, history: &History) -> Checked {
         let queue = controls.and_then(|controls| controls.queue(scope.class, &scope.slot));
         let Some((most, mode)) = queue.filter(|_| at(run, gate)) else { continue };
         let waiting = look.lines.get(&gate.id).map_or(0, Vec::len);
-        let own = |other: &Run| (&other.ws, &other.workflow) == (&run.ws, &run.workflow);
+        // A run that came from the queue of an earlier gate, also in this commit, joins always.
+        let own = |other: &Run| {
+            let late = other.plan.get(other.entered).is_some_and(|need| need.after_queue);
+            (&other.ws, &other.workflow) == (&run.ws, &run.workflow) && !late
+        };
         let joined = look.runs().filter(|(before, after)| {
             let came = before.is_none_or(|before| !at(before, gate));
             let fresh = before.is_none() && after.is_some_and(own);

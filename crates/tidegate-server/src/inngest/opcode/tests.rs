@@ -172,6 +172,7 @@ fn waits_for_events_come_first() {
 fn a_race_is_told_by_its_members() {
     let body = |mode: &str| format!(r#"[{{"id":"{ONE}","op":"StepPlanned","opts":{mode}}}]"#);
     assert!(only(&body(r#"{"parallelMode": "race"}"#)).race);
+    assert!(only(&body(r#"{"parallelMode": "Race"}"#)).race, "as Go writes it");
     assert!(!only(&body("{}")).race && !only(&body("null")).race);
 }
 

@@ -348,7 +348,8 @@ impl Execution {
         let body = self.body(Moment { attempt, plans_only, version });
         let (url, run) = (self.remote.url.as_str(), self.run.as_str());
         let timeout_ms = self.definition.call_timeout_ms;
-        let call = Call { url, run, step, version, body, timeout_ms };
+        let repeats = self.definition.retry.max_attempts > 1;
+        let call = Call { url, run, step, version, body, timeout_ms, repeats };
         let answered = self.ctx.busy(self.client.call(call)).await;
         if let Some(version) = answered.version {
             self.version.store(version, Ordering::Relaxed);

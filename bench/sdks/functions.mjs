@@ -1,3 +1,6 @@
+import cluster from 'node:cluster';
+import { once } from 'node:events';
+
 // The functions of both applications: one step, ten steps, three parallel steps and one after them.
 // `step(id, body)` is the durable step of the SDK, `all` its way to await several.
 export const FUNCTIONS = {
@@ -19,8 +22,31 @@ export async function counted(body) {
   return result;
 }
 
-/** Prints the number of ended functions for each line of standard input. */
-export function answerCounts() {
-  process.stdin.on('data', () => process.stdout.write(`${ended}\n`));
+/**
+ * Serves an application in as many processes as the variable APPS says, behind one port, whose
+ * connections they take in turn. Prints `ready`, and for each line of standard input the number of
+ * ended functions.
+ */
+export async function application(serve) {
+  if (cluster.isWorker) {
+    // Standard input is the first process's; the end of that process disconnects the others.
+    process.on('disconnect', () => process.exit());
+    process.on('message', () => process.send(ended));
+    await serve();
+    return;
+  }
+  const count = Number(process.env.APPS ?? 1);
+  const workers = count > 1 ? Array.from({ length: count }, () => cluster.fork()) : [];
+  await (count > 1 ? Promise.all(workers.map((worker) => once(worker, 'listening'))) : serve());
+  const counts = () => Promise.all(workers.map(async (worker) => {
+    worker.send('count');
+    const [of] = await once(worker, 'message');
+    return of;
+  }));
+  process.stdin.on('data', async () => {
+    const sum = (await counts()).reduce((all, one) => all + one, ended);
+    process.stdout.write(`${sum}\n`);
+  });
   process.stdin.on('end', () => process.exit());
+  console.log('ready');
 }

@@ -2,7 +2,7 @@
 import http from 'node:http';
 import { Inngest } from 'inngest';
 import { serve } from 'inngest/node';
-import { FUNCTIONS, answerCounts, counted } from './functions.mjs';
+import { FUNCTIONS, application, counted } from './functions.mjs';
 
 const nothing = () => {};
 const client = new Inngest({ id: 'bench', logger: { debug: nothing, info: nothing, warn: nothing, error: console.error } });
@@ -11,5 +11,4 @@ const functions = Object.entries(FUNCTIONS).map(([id, body]) => client.createFun
   ({ event, step }) => counted(body({ n: event.data.n, step: (name, run) => step.run(name, run), all: (steps) => Promise.all(steps) })),
 ));
 const server = http.createServer(serve({ client, functions }));
-server.listen(Number(process.env.PORT), '127.0.0.1', () => console.log('ready'));
-answerCounts();
+await application(() => new Promise((done) => { server.listen(Number(process.env.PORT), '127.0.0.1', done); }));

@@ -1,14 +1,10 @@
 // The application of the benchmark on the SDK of Restate.
 import * as restate from '@restatedev/restate-sdk';
-import { FUNCTIONS, answerCounts, counted } from './functions.mjs';
+import { FUNCTIONS, application, counted } from './functions.mjs';
 
 const handlers = Object.fromEntries(Object.entries(FUNCTIONS).map(([id, body]) => [
   id,
   (ctx, { n }) => counted(body({ n, step: (name, run) => ctx.run(name, run), all: (steps) => restate.RestatePromise.all(steps) })),
 ]));
-await restate.serve({
-  services: [restate.service({ name: 'bench', handlers })],
-  port: Number(process.env.PORT),
-});
-console.log('ready');
-answerCounts();
+const services = [restate.service({ name: 'bench', handlers })];
+await application(() => restate.serve({ services, port: Number(process.env.PORT) }));

@@ -2,6 +2,7 @@
 //! call of a URL.
 
 mod relay;
+mod resend;
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -136,6 +137,8 @@ fn refused(host: &str) -> String {
 #[derive(Clone, Debug)]
 pub(crate) struct Calls {
     client: Client,
+    /// Client that keeps no connections.
+    fresh: Client,
     private: Private,
     /// Maximum time without a byte of the response, unless the definition has its own
     /// `callTimeoutMs`.
@@ -162,16 +165,19 @@ impl Calls {
         silence: Duration,
         secrets: Vec<Secret>,
     ) -> anyhow::Result<Self> {
-        let client = Client::builder()
-            .dns_resolver(Arc::new(Vetted(private)))
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .connect_timeout(CONNECT)
-            .pool_idle_timeout(IDLE)
-            .tcp_keepalive(PROBE)
-            .user_agent(concat!("tidegate/", env!("CARGO_PKG_VERSION")))
-            .build()?;
-        Ok(Self { client, private, silence, secrets: secrets.into(), on_too_many: None })
+        let client = || {
+            Client::builder()
+                .dns_resolver(Arc::new(Vetted(private)))
+                .redirect(redirect::Policy::none())
+                .no_proxy()
+                .connect_timeout(CONNECT)
+                .pool_idle_timeout(IDLE)
+                .tcp_keepalive(PROBE)
+                .user_agent(concat!("tidegate/", env!("CARGO_PKG_VERSION")))
+        };
+        let fresh = client().pool_max_idle_per_host(0).build()?;
+        let (client, secrets) = (client().build()?, secrets.into());
+        Ok(Self { client, fresh, private, silence, secrets, on_too_many: None })
     }
 
     /// Returns the handler of a definition that has a `url`.
@@ -334,6 +340,9 @@ pub(crate) struct Exchange {
     pub(crate) silence: Duration,
     /// Maximum size of the response's body.
     pub(crate) max_bytes: usize,
+    /// Whether the request may be executed twice: it is [sent once more](resend::send) if its
+    /// connection ends before the response.
+    pub(crate) repeats: bool,
 }
 
 /// Response of an [`Exchange`].
@@ -360,9 +369,11 @@ impl Calls {
     /// Sends a request to a [vetted](Self::vetted) URL, and returns the response, whatever its
     /// status is.
     pub(crate) async fn exchange(&self, exchange: Exchange) -> Result<Exchanged> {
-        let Exchange { method, url, headers, body, silence, max_bytes } = exchange;
+        let Exchange { method, url, headers, body, silence, max_bytes, repeats } = exchange;
         let request = self.client.request(method, url).headers(headers).body(body);
-        let mut response = heard(silence, request.send()).await?;
+        let request = request.build().map_err(failed)?;
+        let sent = resend::send(&self.client, &self.fresh, request, repeats);
+        let mut response = heard(silence, sent).await?;
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
         let body = body_of_at_most(max_bytes, Answer { response, silence }).await?;
         Ok(Exchanged { status, headers, body })
@@ -428,17 +439,19 @@ impl Answer {
 /// again.
 async fn heard<T>(silence: Duration, part: impl Future<Output = reqwest::Result<T>>) -> Result<T> {
     match tokio::time::timeout(silence, part).await {
-        Ok(part) => part.map_err(|error| {
-            // The error text must not have the URL, which may contain a secret.
-            let error = error.without_url();
-            StepError::coded("CallFailed", format!("{:#}", anyhow::Error::from(error)))
-        }),
+        Ok(part) => part.map_err(failed),
         Err(_) => {
             let ms = silence.as_millis();
             let message = format!("the service sent nothing for {ms} ms; see `callTimeoutMs`");
             Err(StepError::coded("CallTimedOut", message).overload())
         }
     }
+}
+
+fn failed(error: reqwest::Error) -> StepError {
+    // The error text must not have the URL, which may contain a secret.
+    let error = error.without_url();
+    StepError::coded("CallFailed", format!("{:#}", anyhow::Error::from(error)))
 }
 
 /// Returns the result of a call that is not streamed.

@@ -70,6 +70,9 @@ pub(crate) async fn serve(
             },
             () = &mut stop => break,
         };
+        // Small writes of a response that is streamed must not wait for acknowledgements. The result
+        // is ignored: it is an error only if the client has disconnected.
+        let _ = stream.set_nodelay(true);
         let first_request = Arc::new(Notify::new());
         let service =
             WithPeer { routes: routes.clone(), peer, first_request: first_request.clone() };

@@ -135,6 +135,8 @@ struct Driven {
     stop: watch::Sender<Option<StopReason>>,
     /// Number of the run's waits that have ended since its lease.
     answers: watch::Sender<usize>,
+    /// The run as it was leased, if its handler has shared its lease.
+    leased: Option<Arc<Run>>,
     /// Held by the task that drives the run, so that only one task at a time drives it, even if the
     /// store leases the run again.
     mutex: Arc<tokio::sync::Mutex<()>>,
@@ -391,8 +393,9 @@ impl Shared {
         let leaves = self.leaving.load(Ordering::SeqCst);
         let stop = if lost { Some(StopReason::Lost) } else { leaves.then_some(StopReason::Yield) };
         let (stop, stopped) = watch::channel(stop);
-        let answers = watch::Sender::new(0);
-        driven.insert(run.id.seq, Driven { fence: run.fence, stop, answers, mutex: mutex.clone() });
+        let (answers, fence, leased) = (watch::Sender::new(0), run.fence, None);
+        let entry = Driven { fence, stop, answers, leased, mutex: mutex.clone() };
+        driven.insert(run.id.seq, entry);
         telemetry::driven(driven.len());
         drop(driven);
         Seat { stop: stopped, mutex, leased: self.timer.elapsed(), kind }
@@ -482,6 +485,23 @@ impl Shared {
     /// Returns the number of a driven run's waits that have ended since its lease.
     pub(crate) fn answers(&self, run: Seq) -> Option<watch::Receiver<usize>> {
         Some(lock(&self.driven).get(&run)?.answers.subscribe())
+    }
+
+    /// Keeps a driven run as it was leased: its handler has shared its lease, so that others will
+    /// record steps of the run.
+    pub(crate) fn share(&self, run: &Run) {
+        if let Some(driven) = lock(&self.driven).get_mut(&run.id.seq)
+            && driven.fence == run.fence
+        {
+            driven.leased = Some(Arc::new(run.clone()));
+        }
+    }
+
+    /// Returns a run as it was leased, if this engine drives it under this fence and its handler has
+    /// shared its lease.
+    pub(crate) fn shared_run(&self, run: Seq, fence: i64) -> Option<Arc<Run>> {
+        let driven = lock(&self.driven);
+        driven.get(&run).filter(|driven| driven.fence == fence)?.leased.clone()
     }
 
     /// Stops all runs that this engine drives.

@@ -13,7 +13,7 @@ use std::{
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use tidegate::{
-    Concurrency, Ctx, Fair, Workflow, new_event,
+    Concurrency, Ctx, Fair, NewRecord, Payload, StepKind, Workflow, new_event,
     testing::{TestHarness, VirtualClock},
 };
 use tidegate_core::{
@@ -34,13 +34,15 @@ struct Counting {
     asked_again: Arc<AtomicUsize>,
     /// Number of reads of inputs outside of a transaction.
     inputs_read: AtomicUsize,
+    /// Number of reads of runs outside of a transaction.
+    runs_read: AtomicUsize,
 }
 
 impl Counting {
     fn new(clock: Arc<VirtualClock>) -> Arc<Self> {
         let store = MemoryStore::new(clock as Arc<dyn Clock>);
-        let (transactions, asked_again, inputs_read) = Default::default();
-        Arc::new(Self { store, transactions, asked_again, inputs_read })
+        let (transactions, asked_again, inputs_read, runs_read) = Default::default();
+        Arc::new(Self { store, transactions, asked_again, inputs_read, runs_read })
     }
 }
 
@@ -61,6 +63,8 @@ impl Store for Counting {
     async fn read(&self, reads: ReadSet) -> Result<Snapshot, StoreError> {
         let inputs = reads.rows.iter().any(|key| matches!(key, RowKey::Event(_)));
         self.inputs_read.fetch_add(usize::from(inputs), Ordering::SeqCst);
+        let runs = reads.rows.iter().any(|key| matches!(key, RowKey::Run(_)));
+        self.runs_read.fetch_add(usize::from(runs), Ordering::SeqCst);
         self.store.read(reads).await
     }
 
@@ -134,6 +138,37 @@ async fn a_hot_key_is_handed_on_without_a_read_in_between() {
     // because it was not known in advance that this run would be next.
     let read = store.inputs_read.load(Ordering::SeqCst);
     assert!(read <= 1, "inputs were read {read} times instead of prefetched");
+}
+
+// spec remote
+#[tokio::test]
+async fn code_elsewhere_records_steps_without_a_read_at_the_driving_engine() {
+    let clock = Arc::new(VirtualClock::new(Timestamp::from_micros(0)));
+    let store = Counting::new(clock.clone());
+    let harness = TestHarness::on(store.clone(), clock);
+    let (tokens, mut shared) = tokio::sync::mpsc::unbounded_channel();
+    let calling = Workflow::new("calling", move |ctx: Ctx, _: Value| {
+        let tokens = tokens.clone();
+        async move {
+            ctx.recorded().await?;
+            tokens.send(ctx.lease_token()).unwrap();
+            ctx.busy(std::future::pending::<()>()).await;
+            Ok(())
+        }
+    });
+    let engine = harness.engine().workflow(calling).start().await.unwrap();
+    let posted = engine.send_all(vec![new_event("calling", json!({})).unwrap()]).await.unwrap();
+    harness.settle().await;
+    let (run, token) = (posted[0].run().unwrap(), shared.try_recv().unwrap());
+    let counts = || [&store.runs_read, &*store.asked_again].map(|it| it.load(Ordering::SeqCst));
+    let before = counts();
+    for n in 0..3 {
+        let result = Ok(Payload::from_value(&json!(n)));
+        let step = NewRecord { id: format!("step {n}"), kind: StepKind::Run, result };
+        engine.record_in(run, &token, vec![step]).await.unwrap();
+    }
+    assert_eq!(counts(), before, "the run is at hand, and the first reads must be enough");
+    assert_eq!(engine.steps(run).await.unwrap().len(), 3);
 }
 
 // spec L16

@@ -98,7 +98,7 @@ impl Record {
         let awaited = known.then.is_some() || known.parent.is_some();
         let alone = known.plan.is_empty() && !awaited && known.staged == 0;
         let simple = known.waits.is_empty() && known.purpose == Purpose::Ordinary;
-        let ends_well = matches!(self.then, Then::Continue | Then::Complete(_));
+        let ends_well = matches!(self.then, Then::Continue | Then::Stay | Then::Complete(_));
         let steps = self.steps.iter().map(|step| RowKey::Step(self.run, step.id.clone()));
         let reads = || steps.fold(ReadSet::default().row(RowKey::Run(self.run)), ReadSet::row);
         (brings_steps && alone && simple && ends_well).then(reads)

@@ -55,6 +55,8 @@ pub(super) struct Call<'a> {
     pub(super) request: String,
     pub(super) body: Bytes,
     pub(super) timeout_ms: Option<u64>,
+    /// Whether the function may be retried.
+    pub(super) repeats: bool,
 }
 
 /// What an app has answered.
@@ -87,7 +89,7 @@ impl Client {
     }
 
     async fn exchange(&self, call: Call<'_>) -> Result<Exchanged, StepError> {
-        let Call { url, run, step, version, generation, request, body, timeout_ms } = call;
+        let Call { url, run, step, version, generation, request, body, timeout_ms, repeats } = call;
         let step = step.unwrap_or(DISCOVER);
         let mut url = self.calls.vetted(url)?;
         set_step(&mut url, step);
@@ -111,7 +113,8 @@ impl Client {
         }
         let silence = timeout_ms.map_or(SILENCE, Duration::from_millis);
         let (method, max_bytes) = (Method::POST, MAX_ANSWER_BYTES);
-        self.calls.exchange(Exchange { method, url, headers, body, silence, max_bytes }).await
+        let exchange = Exchange { method, url, headers, body, silence, max_bytes, repeats };
+        self.calls.exchange(exchange).await
     }
 }
 

@@ -378,7 +378,8 @@ impl Execution {
         let timeout_ms = self.definition.call_timeout_ms;
         let generation = self.lease.rsplit('-').next().unwrap_or_default();
         let request = format!("{run}.{generation}.{}", self.calls.fetch_add(1, Ordering::Relaxed));
-        let call = Call { url, run, step, version, generation, request, body, timeout_ms };
+        let repeats = self.definition.retry.max_attempts > 1;
+        let call = Call { url, run, step, version, generation, request, body, timeout_ms, repeats };
         let answered = self.ctx.busy(self.client.call(call)).await;
         if let Some(version) = answered.version {
             self.version.store(version, Ordering::Relaxed);

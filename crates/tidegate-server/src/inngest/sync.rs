@@ -97,7 +97,7 @@ async fn sync_at(inngest: &Inngest, engine: &Engine, url: &Url) -> Result<(), St
     let url = url.map_err(|error| error.message().to_owned())?;
     let (method, body) = (Method::PUT, body.into());
     let (silence, max_bytes) = (PATIENCE, MAX_BODY_BYTES);
-    let exchange = Exchange { method, url, headers, body, silence, max_bytes };
+    let exchange = Exchange { method, url, headers, body, silence, max_bytes, repeats: true };
     let exchanged = inngest.calls.exchange(exchange).await;
     let exchanged = exchanged.map_err(|error| {
         let message = error.message();

@@ -141,7 +141,8 @@ impl Execution {
         });
         let headers: HeaderMap = headers.filter(|(name, _)| !OWN.contains(name)).collect();
         let (body, silence) = (Bytes::from(body.clone()), SILENCE);
-        Ok(Exchange { method, url, headers, body, silence, max_bytes: MAX_VALUE_BYTES })
+        let (max_bytes, repeats) = (MAX_VALUE_BYTES, false);
+        Ok(Exchange { method, url, headers, body, silence, max_bytes, repeats })
     }
 }
 

@@ -189,6 +189,7 @@ impl Ctx {
     /// record steps at any engine, with [`Engine::record_in`](crate::Engine::record_in).
     pub fn lease_token(&self) -> String {
         let run = &self.activation().run;
+        self.0.shared.share(run);
         format!("{:x}-{}", run.owner.unwrap_or_default(), run.fence)
     }
 

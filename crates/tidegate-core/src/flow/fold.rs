@@ -416,6 +416,10 @@ fn add(
     if kind.keep != Kept::First || fold.count == 0 {
         fold.last = candidate.event.id;
     }
+    if !fits(draft, candidate, kind, &fold)? {
+        part(draft, &mut fold)?;
+        gate.id = fold.run.seq;
+    }
     go_after(draft, &mut fold, candidate.after())?;
     let Kept::All { max_size, max_bytes } = kind.keep else {
         fold.count += 1;
@@ -424,10 +428,6 @@ fn add(
         draft.put(gate);
         return Ok(Verdict::Coalesced { run, by, fire_at });
     };
-    if !fits(draft, candidate, kind, &fold)? {
-        part(draft, &mut fold)?;
-        gate.id = fold.run.seq;
-    }
     if fold.count == 0 {
         fold.first = candidate.event.id;
     }
@@ -484,8 +484,8 @@ fn go_after<E>(draft: &Draft, fold: &mut Fold, before: &[RunId]) -> Decided<(), 
 /// Closes a part of a buffer that became full while the buffer was held or paused, and begins the
 /// next part.
 fn part<E>(draft: &mut Draft, fold: &mut Fold) -> Decided<(), E> {
-    let costs = std::mem::take(&mut fold.costs);
-    fold.full.push(Part { run: fold.run, first: fold.first, count: fold.count, costs });
+    let (costs, after) = (std::mem::take(&mut fold.costs), std::mem::take(&mut fold.after));
+    fold.full.push(Part { run: fold.run, first: fold.first, count: fold.count, costs, after });
     fold.run = draft.new_run_id()?;
     (fold.count, fold.bytes) = (0, 0);
     Ok(())

@@ -562,6 +562,9 @@ pub struct Part {
     /// The sums of the costs of the part's events, by path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub costs: BTreeMap<String, u32>,
+    /// The runs after which the part's run starts, as [`Fold::after`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<RunId>,
 }
 
 /// Claim of a key. The first event with the key has the claim until it expires.

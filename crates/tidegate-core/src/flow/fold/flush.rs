@@ -62,8 +62,8 @@ pub fn flush<E>(draft: &mut Draft, key: &GateKey) -> Decided<Option<Verdict>, E>
 }
 
 pub(super) fn whole(fold: &Fold) -> Option<Part> {
-    let costs = fold.costs.clone();
-    let part = Part { run: fold.run, first: fold.first, count: fold.count, costs };
+    let (costs, after) = (fold.costs.clone(), fold.after.clone());
+    let part = Part { run: fold.run, first: fold.first, count: fold.count, costs, after };
     (fold.count > 0).then_some(part)
 }
 
@@ -90,9 +90,9 @@ fn flush_part<E>(draft: &mut Draft, gate: &Gate, fold: &Fold, part: &Part) -> De
         end::end_unstarted(draft, owner, current, (part.run, source), reason);
         return Ok(Flushed::Gone);
     };
-    let origin = match fold.after.len() {
+    let origin = match part.after.len() {
         0 => Origin::Arrival,
-        n => Origin::After { runs: fold.after.clone(), wanted: fold.count as usize > n },
+        n => Origin::After { runs: part.after.clone(), wanted: part.count as usize > n },
     };
     let pools = pool::of(draft, &scope.ws, &current.workflow)?;
     let mut candidate = candidate(&scope, current, &event, origin, pools);

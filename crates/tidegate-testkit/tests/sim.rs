@@ -84,6 +84,8 @@ const FAILED: &[u64] = &[
     1_900_006_400,
     1_900_031_284,
     1_900_032_703,
+    2_100_003_192,
+    2_100_009_190,
 ];
 
 /// Simulates the seed in `TIDEGATE_SIM_SEED`, and prints the end of its trace if it fails.

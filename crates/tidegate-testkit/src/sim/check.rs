@@ -200,9 +200,15 @@ impl<'a> Look<'a> {
         let runs = self.runs().filter_map(|(_, after)| after);
         let set = runs.flat_map(|run| &run.plan).filter(|need| need.gate == *gate);
         let set = set.map(|need| need.given.as_ref().and_then(|given| given.at(0).limit));
-        // The numbers of a run that was admitted and has ended in the commit are not known.
+        // The numbers of a run that was admitted in the commit are not known if it has ended in it,
+        // or got the input of a later event.
+        let of_window = |run: &Run| {
+            let mut folds = self.state.gates().filter_map(folds::of);
+            folds.any(|fold| fold.fired && fold.run == run.id)
+        };
         let brief = self.deltas.iter().any(|delta| match &delta.after {
             Some(Row::Ended(ended)) => self.before(ended.id.seq).is_none(),
+            Some(Row::Run(run)) => delta.before.is_none() && of_window(run),
             _ => false,
         });
         let set = set.chain(brief.then_some(u32::try_from(MOST).ok()));

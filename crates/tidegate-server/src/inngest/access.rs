@@ -40,6 +40,8 @@ pub(super) enum Needs {
     EventKey,
     /// The digest of a signing key.
     SigningKey,
+    /// As before; or the key itself, which the SDK for Go sends with checkpoints.
+    PlainSigningKey,
 }
 
 /// One endpoint: method, path, key and handler.
@@ -62,7 +64,7 @@ fn endpoints() -> Vec<Endpoint> {
         endpoint(post(), "/fn/register", Needs::SigningKey, register::post),
         endpoint(post(), "/e/{key}", Needs::EventKey, events::post),
         endpoint(Method::OPTIONS, "/e/{key}", Needs::Nothing, events::preflight),
-        endpoint(post(), "/v1/checkpoint/{run}/async", Needs::SigningKey, checkpoint::post),
+        endpoint(post(), "/v1/checkpoint/{run}/async", Needs::PlainSigningKey, checkpoint::post),
         endpoint(get(), "/v0/runs/{id}/actions", Needs::SigningKey, large::actions),
         endpoint(get(), "/v0/runs/{id}/batch", Needs::SigningKey, large::batch),
         endpoint(post(), "/v1/signals", Needs::SigningKey, signal::post),
@@ -162,8 +164,11 @@ async fn admit(app: &App, needs: Needs, parts: &mut Parts) -> Result<(), Refused
             let key = parts.extract::<Path<String>>().await;
             key.is_ok_and(|Path(key)| keys.admit_event_key(&key))
         }
-        Needs::SigningKey | Needs::Nothing => {
-            bearer(&parts.headers).is_some_and(|given| keys.admit_bearer(given))
+        Needs::SigningKey | Needs::PlainSigningKey | Needs::Nothing => {
+            let is_plain = needs == Needs::PlainSigningKey;
+            bearer(&parts.headers).is_some_and(|given| {
+                keys.admit_bearer(given) || (is_plain && keys.admit_signing_key(given))
+            })
         }
     };
     if admitted {
@@ -171,7 +176,7 @@ async fn admit(app: &App, needs: Needs, parts: &mut Parts) -> Result<(), Refused
     }
     let message = match needs {
         Needs::EventKey => "the event key is not one of this server",
-        Needs::SigningKey | Needs::Nothing => "the signing key is not one of this server",
+        _ => "the signing key is not one of this server",
     };
     Err(Refused::new(StatusCode::UNAUTHORIZED, message))
 }
@@ -265,7 +270,7 @@ mod tests {
             POST /fn/register SigningKey
             POST /e/{key} EventKey
             OPTIONS /e/{key} Nothing
-            POST /v1/checkpoint/{run}/async SigningKey
+            POST /v1/checkpoint/{run}/async PlainSigningKey
             GET /v0/runs/{id}/actions SigningKey
             GET /v0/runs/{id}/batch SigningKey
             POST /v1/signals SigningKey

@@ -213,8 +213,9 @@ fn read_limit(entry: &Fields<'_>, span: &str, pools: &mut Vec<Value>) -> Read<Va
     if span != "executing" {
         value["span"] = json!(span);
     }
-    let scope = entry.text("scope")?.unwrap_or("fn");
-    match scope {
+    // The SDK for Go writes `Env`.
+    let scope = entry.text("scope")?.unwrap_or("fn").to_lowercase();
+    match scope.as_str() {
         "fn" => return Ok(value),
         "env" | "account" => {}
         other => {

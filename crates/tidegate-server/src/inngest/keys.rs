@@ -131,6 +131,11 @@ impl Keys {
         self.signing.iter().any(|key| is_same(&key.digest, digest))
     }
 
+    /// Whether a caller sends a signing key itself.
+    pub(crate) fn admit_signing_key(&self, given: &str) -> bool {
+        SigningKey::read(given).is_ok_and(|key| self.admit_bearer(&key.digest))
+    }
+
     /// Whether a caller has an event key.
     pub(crate) fn admit_event_key(&self, given: &str) -> bool {
         self.events.iter().any(|EventKey(key)| is_same(key, given))
@@ -171,7 +176,9 @@ mod tests {
         assert_eq!(empty, SIGNED_EMPTY);
         assert!(keys.admit_bearer(DIGEST));
         assert!(keys.admit_bearer(&format!("signkey-prod-{DIGEST}")));
-        assert!(!keys.admit_bearer(KEY), "the key itself must never be sent");
+        assert!(!keys.admit_bearer(KEY), "the digest is sent, not the key");
+        assert!(keys.admit_signing_key(KEY) && !keys.admit_signing_key(OTHER));
+        assert!(!keys.admit_signing_key(DIGEST) && !keys.admit_signing_key(""));
         assert!(!keys.admit_bearer("") && !keys.admit_bearer("undefined"));
     }
 

@@ -9,8 +9,8 @@ use super::duration::milliseconds;
 /// Maximum length of a sleep and of a timeout: a year. A longer one is probably a wrong unit.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// Reads the end of a sleep or of a wait: a duration from now on, or a date. An empty text is a
-/// time that has passed.
+/// Reads the end of a sleep or of a wait: a duration from now on, or a date. An empty text and a
+/// negative duration are times that have passed.
 pub(super) fn until(text: &str, now: Timestamp) -> Result<Until, String> {
     let text = text.trim();
     let end = if text.is_empty() {
@@ -19,7 +19,9 @@ pub(super) fn until(text: &str, now: Timestamp) -> Result<Until, String> {
         let ahead = Duration::from_millis(now.ms_until(at));
         (ahead <= MAX_WAIT).then_some(Until::At(at))
     } else {
-        let ms = milliseconds(text).ok_or_else(|| {
+        // The SDK for Go writes the duration until a moment, also of one that has passed.
+        let passed = text.strip_prefix('-').and_then(milliseconds).map(|_| 0);
+        let ms = passed.or_else(|| milliseconds(text)).ok_or_else(|| {
             format!("`{text}` is neither a duration, such as `2h45m`, nor an RFC 3339 date")
         })?;
         (u128::from(ms) <= MAX_WAIT.as_millis()).then_some(Until::In(ms))
@@ -47,12 +49,15 @@ mod tests {
             ("0s", Ok(Until::In(0))),
             // JS writes this for a moment that has passed.
             ("", Ok(Until::In(0))),
+            // Go writes a duration in every case.
+            ("1s499ms990us123ns", Ok(Until::In(1_500))),
+            ("-1h2ms5ns", Ok(Until::In(0))),
             ("2030-01-02T03:04:05.000Z", at("2030-01-02T03:04:05Z")),
             ("2029-01-02T03:04:05+01:00", at("2029-01-02T02:04:05Z")),
         ] {
             assert_eq!(until(text, now), expected, "{text}");
         }
-        for text in ["soon", "5", "h", "-1s", "1y", "367d", "2031-06-01T00:00:00Z"] {
+        for text in ["soon", "5", "h", "-", "--1s", "-1y", "1y", "367d", "2031-06-01T00:00:00Z"] {
             assert!(until(text, now).is_err(), "`{text}` must be refused");
         }
     }

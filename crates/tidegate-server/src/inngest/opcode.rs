@@ -150,7 +150,9 @@ fn operation(sent: Sent<'_>, again: Again, now: Timestamp) -> Result<Operation, 
     let own = sent.userland.as_ref().and_then(|userland| userland.id.as_deref());
     let step = step_name(&sent.id, own.or(sent.display_name.as_deref()), index);
     let options = sent.opts.as_ref();
-    let race = options.and_then(|it| it.text("parallelMode")).is_some_and(|mode| mode == "race");
+    let mode = options.and_then(|it| it.text("parallelMode"));
+    // The SDK for Go writes `Race`.
+    let race = mode.is_some_and(|mode| mode.eq_ignore_ascii_case("race"));
     let wrong = |reason: String| bad(format!("operation {} of step `{step}`: {reason}", sent.op));
     let opcode = opcode(&sent, again, now).map_err(|reason| match reason {
         Wrong::Field(reason) => wrong(reason),

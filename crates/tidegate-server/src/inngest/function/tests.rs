@@ -109,8 +109,16 @@ fn every_control_is_mapped() {
             }),
         ),
         (
-            json!({ "concurrency": { "step": [{ "limit": 5 }], "fn": [{ "limit": 2, "key": "event.data.id" }] } }),
+            json!({ "concurrency": { "step": [{ "limit": 5, "scope": "Fn", "hash": "" }],
+                                     "fn": [{ "limit": 2, "key": "event.data.id", "hash": "" }] } }),
             json!({ "concurrency": [{ "limit": 5 }, { "limit": 2, "key": id, "span": "run" }] }),
+        ),
+        (
+            json!({ "concurrency": { "step": [{ "limit": 3, "key": "event.data.id", "scope": "Env" }] } }),
+            json!({
+                "concurrency": [{ "pool": "env event.data.id", "key": id }],
+                "pools": [{ "name": "env event.data.id", "concurrency": { "limit": 3 } }],
+            }),
         ),
         (
             json!({ "throttle": { "limit": 5, "period": "1m", "key": "event.data.id" } }),

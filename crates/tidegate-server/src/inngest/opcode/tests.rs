@@ -162,6 +162,7 @@ fn waits_calls_and_signals_have_their_options() {
 fn a_race_is_told_by_its_members() {
     let body = |mode: &str| format!(r#"[{{"id":"{ONE}","op":"StepPlanned","opts":{mode}}}]"#);
     assert!(only(&body(r#"{"parallelMode": "race"}"#)).race);
+    assert!(only(&body(r#"{"parallelMode": "Race"}"#)).race, "as Go writes it");
     assert!(!only(&body("{}")).race && !only(&body("null")).race);
 }
 

@@ -47,6 +47,18 @@ async fn callers_must_have_a_key() {
         let answer = ask(&server, (Method::POST, "/fn/register"), &header, &body).await;
         assert_eq!(answer.0, status, "{bearer}: {}", answer.1);
     }
+    // With checkpoints the SDK for Go sends the key itself. The run does not exist.
+    for (bearer, status) in [
+        (KEY, StatusCode::NOT_FOUND),
+        (OLD, StatusCode::NOT_FOUND),
+        (new.as_str(), StatusCode::NOT_FOUND),
+        ("signkey-prod-1234", StatusCode::UNAUTHORIZED),
+    ] {
+        let bearer = format!("Bearer {bearer}");
+        let header = [("authorization", bearer.as_str())];
+        let path = (Method::POST, "/v1/checkpoint/x/async");
+        assert_eq!(ask(&server, path, &header, &json!({})).await.0, status, "{bearer}");
+    }
     for (key, status) in
         [("first", StatusCode::OK), ("second", StatusCode::OK), ("third", StatusCode::UNAUTHORIZED)]
     {

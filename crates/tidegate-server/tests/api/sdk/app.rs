@@ -392,7 +392,7 @@ impl App {
             Sdk::One => ("inngest-js:v3.54.2", "1"),
             Sdk::Two | Sdk::Checkpoints => ("inngest-js:v4.24.0", "2"),
             Sdk::Python => ("inngest-py:v0.5.19", "2"),
-            Sdk::Go => ("inngest-go:v0.15.0", "2"),
+            Sdk::Go => ("go:v0.16.0", "2"),
         };
         let mut all = vec![
             ("x-inngest-sdk", sdk.to_owned()),

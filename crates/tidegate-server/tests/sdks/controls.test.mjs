@@ -7,9 +7,11 @@ const LONG = 60_000;
 
 /** Executions of the step `work` by runs whose event satisfies `match`, in order of their begin. */
 function executions(w, fn, match) {
+  // The log grows: what is read first has its earlier lines in what is read later.
+  const begins = w.log({ what: 'begin', fn, step: 'work' });
   const data = new Map(w.log({ what: 'body', fn }).map((line) => [line.run, line.data]));
   const ends = new Map(w.log({ what: 'end', fn, step: 'work' }).map((line) => [line.run, line.at]));
-  return w.log({ what: 'begin', fn, step: 'work' })
+  return begins
     .map(({ run, at }) => ({ run, begin: at, end: ends.get(run) ?? Infinity, data: data.get(run) }))
     .filter((it) => match(it.data));
 }
@@ -125,6 +127,15 @@ suite({}, (S) => {
     assert.equal(most(list()), 2);
     assert.equal(list().length, 10);
   });
+
+  S('S52', 'a limit of whole runs holds while a run sleeps', async (w) => {
+    const key = unique('whole');
+    const ids = await w.send(...events('whole', [1, 2].map((n) => ({ key, n, time: '2s' }))));
+    const [first, second] = await ended(w, ids, 'whole');
+    const begin = (run) => w.log({ what: 'body', run: run.id })[0].at;
+    assert.deepEqual([first.output, second.output], [1, 2]);
+    assert.ok(begin(second) >= begin(first) + 2000, `${begin(second) - begin(first)} ms between the starts`);
+  }, { on: ['go'] });
 
   S('S53', 'throttle: starts are spread, none is lost', async (w) => {
     const key = unique('throttle');

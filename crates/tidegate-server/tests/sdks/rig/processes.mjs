@@ -13,6 +13,8 @@ const BINARY = process.env.TIDEGATE_BINARY ?? assert.fail('TIDEGATE_BINARY names
 export const SDKS = {
   js4: { command: ['node', 'js/app.mjs'], env: { SDK: 'inngest4' }, checkpoints: true, signals: true, race: true, inBand: true, version: 2 },
   js3: { command: ['node', 'js/app.mjs'], env: { SDK: 'inngest3' }, checkpoints: false, signals: true, race: true, inBand: true, version: 1 },
+  // TIDEGATE_SDK_GO names the built application: CI has neither the toolchain nor the module.
+  ...(process.env.TIDEGATE_SDK_GO && { go: { command: [process.env.TIDEGATE_SDK_GO], env: {}, checkpoints: true, signals: true, race: false, version: 2 } }),
   py: { command: [process.env.TIDEGATE_SDK_PYTHON ?? 'python3', 'py/app.py'], env: { PYTHONDONTWRITEBYTECODE: '1' }, checkpoints: false, signals: false, race: false, inBand: true, version: 2 },
 };
 

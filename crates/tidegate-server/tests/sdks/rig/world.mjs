@@ -79,7 +79,8 @@ export class World {
   /** Asks the application to register itself, as `curl -X PUT` does. */
   async sync() {
     const answer = await fetch(this.appUrl, { method: 'PUT' });
-    const body = await answer.json();
+    // The SDK of Go answers with an empty body.
+    const body = JSON.parse(await answer.text() || '{}');
     assert.equal(answer.status, 200, `sync: ${JSON.stringify(body)} ${this.lastRegistration()}`);
     return body;
   }
@@ -185,10 +186,13 @@ export class World {
     return answer.json();
   }
 
-  /** Lets the steps that are held under these keys go on. */
+  #releasing = Promise.resolve();
+
+  /** Lets the steps that are held under these keys go on. One request at a time: each has all keys. */
   release(...keys) {
     this.releasedKeys = [...(this.releasedKeys ?? []), ...keys];
-    return this.rig({ released: this.releasedKeys });
+    this.#releasing = this.#releasing.then(() => this.rig({ released: this.releasedKeys }));
+    return this.#releasing;
   }
 
   /** Lets the application send events by its client. */

@@ -1,7 +1,8 @@
 // The pages of the book for SDKs: their code, extracted and run from an empty directory.
 //
 // Blocks of `sh` run in order, in one shell; a block with `file=` is written to that file before the
-// next one runs. A block of `text` is what the commands before it print; `…` stands for any text.
+// next one runs. A block of `text` is what the commands before it print; `…` stands for any text. How
+// long each section of the page took is printed.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -18,10 +19,16 @@ const only = (process.env.TIDEGATE_SDK_TESTS ?? '').split(' ').filter(Boolean);
 const full = Boolean(process.env.TIDEGATE_TEST_FULL);
 const PATIENCE = 800_000;
 
-/** The fenced blocks of a page: `{language, file, text}`. */
+/** The fenced blocks of a page: `{section, language, file, text}`. */
 function blocks(page) {
   const text = fs.readFileSync(path.join(DOCS, page), 'utf8');
-  return [...text.matchAll(/^```(\w+)(?: file=(\S+))?\n(.*?)^```$/gms)].map(([, language, file, body]) => ({ language, file, text: body }));
+  let section = '';
+  const parts = [];
+  for (const [, heading, language, file, body] of text.matchAll(/^(?:## ([^\n]+)|```(\w+)(?: file=(\S+))?\n(.*?)^```)$/gms)) {
+    if (heading) section = heading;
+    else parts.push({ section, language, file, text: body });
+  }
+  return parts;
 }
 
 async function freePort() {
@@ -49,7 +56,7 @@ function toScript(parts) {
   const lines = ['set -u'];
   parts.forEach(({ language, file, text }, i) => {
     if (file) lines.push(`cat > ${file} <<'END_OF_FILE'\n${text}END_OF_FILE`);
-    else if (language === 'sh') lines.push(text, `printf '\\n--- block ${i} %s s\\n' $SECONDS`);
+    else if (language === 'sh') lines.push(text, `printf '\\n--- block ${i} %s\\n' $EPOCHREALTIME`);
   });
   return lines.join('\n');
 }
@@ -60,15 +67,61 @@ function matches(output, expected) {
   return new RegExp(escaped).test(output.trim());
 }
 
+/** Output and end of each block that has ended, by its number. */
+function ended(output) {
+  const blocks = new Map();
+  let text = '';
+  for (const line of output.split('\n')) {
+    const end = line.match(/^--- block (\d+) (\S+)/);
+    if (end) blocks.set(Number(end[1]), { text, end: Number(end[2].replace(',', '.')) });
+    text = end ? '' : `${text}${line}\n`;
+  }
+  return blocks;
+}
+
+/** How long each section took, in seconds, one in a line. */
+function times(parts, blocks, begin) {
+  const ends = new Map();
+  for (const [number, { end }] of blocks) ends.set(parts[number].section, end);
+  let last = begin;
+  const lines = [...ends].map(([section, end]) => {
+    const line = `${(end - last).toFixed(1).padStart(7)} s  ${section}`;
+    last = end;
+    return line;
+  });
+  return [...lines, `${(last - begin).toFixed(1).padStart(7)} s  from an empty directory to the end`].join('\n');
+}
+
+/** The ends of the logs that the page has written. */
+function logs(folder) {
+  const files = fs.readdirSync(folder, { recursive: true }).filter((file) => file.endsWith('.log') && !file.includes('node_modules'));
+  return files.map((file) => `${file}: ${fs.readFileSync(path.join(folder, file), 'utf8').slice(-2000)}`).join('\n');
+}
+
+/**
+ * Folder of a page: in memory, if there is room for its packages. They are many files, and to remove
+ * them took three minutes on the disk of a machine that compiles at the same time.
+ */
+function newFolder() {
+  let parent = os.tmpdir();
+  try {
+    const { bavail, bsize } = fs.statfsSync('/dev/shm');
+    if (bavail * bsize > 2 ** 30) parent = '/dev/shm';
+  } catch {
+    // There is no such folder on other systems.
+  }
+  return fs.mkdtempSync(path.join(parent, 'tidegate-page-'));
+}
+
 async function run(page) {
   const parts = blocks(page);
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'tidegate-page-'));
+  const folder = newFolder();
   const store = process.env.TIDEGATE_TEST_POSTGRES ? await newStore(folder, 'postgres') : null;
   const { script, url, listen } = await withFreePorts(toScript(parts));
   fs.mkdirSync(path.join(folder, 'bin'));
   fs.symlinkSync(process.env.TIDEGATE_BINARY, path.join(folder, 'bin/tidegate'));
   fs.mkdirSync(path.join(folder, 'empty'));
-  const begin = Date.now();
+  const begin = Date.now() / 1000;
   const shell = spawn('bash', ['-c', script], {
     cwd: path.join(folder, 'empty'),
     detached: true, // a process group, so that nothing of the page outlives its test
@@ -88,20 +141,14 @@ async function run(page) {
   }
   await store?.remove();
   const said = `${output}\n${errors}`;
-  assert.equal(status, 0, `${page} did not end: ${said}`);
-  const outputs = new Map();
-  let text = '';
-  for (const line of output.split('\n')) {
-    const end = line.match(/^--- block (\d+) /);
-    if (end) outputs.set(Number(end[1]), text);
-    text = end ? '' : `${text}${line}\n`;
-  }
+  const outputs = ended(output);
+  console.log(`${page}:\n${times(parts, outputs, begin)}`);
+  assert.equal(status, 0, `${page} did not end: ${said}\n${logs(path.join(folder, 'empty'))}`);
   parts.forEach((part, i) => {
     if (part.language !== 'text') return;
-    assert.ok(matches(outputs.get(i - 1) ?? '', part.text), `${page} expects\n${part.text}but the commands printed\n${outputs.get(i - 1)}\nof\n${said}`);
+    assert.ok(matches(outputs.get(i - 1)?.text ?? '', part.text), `${page} expects\n${part.text}but the commands printed\n${outputs.get(i - 1)?.text}\nof\n${said}`);
   });
   fs.rmSync(folder, { recursive: true });
-  console.log(`${page}: ${((Date.now() - begin) / 1000).toFixed(0)} s from an empty directory`);
 }
 
 for (const [number, page, needsPostgres] of [['P1', 'typescript.md', true], ['P2', 'python.md', false]]) {

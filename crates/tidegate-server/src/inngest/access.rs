@@ -177,7 +177,9 @@ async fn admit(app: &App, needs: Needs, parts: &mut Parts) -> Result<(), Refused
     }
     let message = match needs {
         Needs::EventKey => "the event key is not one of this server",
-        _ => "the signing key is not one of this server",
+        Needs::SigningKey | Needs::PlainSigningKey | Needs::Nothing => {
+            "the signing key is not one of this server"
+        }
     };
     Err(Refused::new(StatusCode::UNAUTHORIZED, message))
 }

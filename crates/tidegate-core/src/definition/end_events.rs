@@ -100,14 +100,9 @@ fn read_data(fields: &mut Fields<'_>) -> Result<Map<String, Value>, Reported> {
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
-    use crate::definition::Definition;
-
-    fn problems(events: Value) -> String {
-        let errors = Definition::parse(&json!({ "name": "w", "endEvents": events })).unwrap_err().0;
-        errors.iter().map(|problem| problem.to_string() + "\n").collect()
-    }
+    use crate::definition::{Definition, testing::problems};
 
     #[test]
     fn wrong_names_are_refused() {
@@ -125,7 +120,8 @@ mod tests {
             workflow `w`: endEvents.cancelled must be a list of up to 4 names of events, without a star, got ["a",1]
             workflow `w`: endEvents.failed must be a list of up to 4 names of events, without a star, got ["a","b","c","d","e"]
             workflow `w`: endEvents.data must be an object of at most 16384 bytes, got []
-        "#]].assert_eq(&all.map(problems).concat());
+        "#]]
+        .assert_eq(&all.map(|events| problems(&json!({ "endEvents": events }))).concat());
     }
 
     #[test]

@@ -77,16 +77,9 @@ pub(super) fn check(workflow: &Definition, problems: &mut Problems) {
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
-    use crate::definition::Definition;
-
-    fn problems(fields: &Value) -> String {
-        let mut definition = json!({ "name": "w" });
-        definition.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        let errors = Definition::parse(&definition).unwrap_err().0;
-        errors.iter().map(|problem| problem.to_string() + "\n").collect()
-    }
+    use crate::definition::{Definition, testing::problems};
 
     // spec A4
     #[test]

@@ -3,7 +3,7 @@ use std::fmt::Write;
 use expect_test::{Expect, expect};
 use serde_json::json;
 
-use super::*;
+use super::{testing::define, *};
 use crate::{
     flow::{
         concurrency::Span,
@@ -16,14 +16,6 @@ use crate::{
     },
     key::Path,
 };
-
-/// Returns a workflow `w` with these fields, or an action of the flow `f` if the fields contain
-/// `flow`.
-fn define(fields: &Value) -> Value {
-    let mut value = json!({"name": "w"});
-    value.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-    value
-}
 
 #[track_caller]
 fn parse(fields: &Value) -> Definition {

@@ -164,15 +164,10 @@ mod tests {
     use expect_test::expect;
     use serde_json::{Value, json};
 
-    use crate::definition::Definition;
-
-    /// Returns the problems of a definition with these fields, one per line.
-    fn problems(fields: &Value) -> String {
-        let mut definition = json!({ "name": "w" });
-        definition.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        let errors = Definition::parse(&definition).unwrap_err().0;
-        errors.iter().map(|problem| problem.to_string() + "\n").collect()
-    }
+    use crate::definition::{
+        Definition,
+        testing::{define, problems},
+    };
 
     #[test]
     fn an_entry_that_would_read_every_run_or_none_is_refused() {
@@ -247,9 +242,7 @@ mod tests {
             workflow `w`: waitsFor[0].match `order.id` may differ between the events of one window: give the window this key
         "#]].assert_eq(&all.map(|it| problems(&it)).concat());
         let own = json!({ "batch": { "maxSize": 9, "timeoutMs": 9, "key": "order.id" } });
-        let mut definition = json!({ "name": "w" });
-        definition.as_object_mut().unwrap().extend(with(own).as_object().unwrap().clone());
-        assert!(Definition::parse(&definition).is_ok());
+        assert!(Definition::parse(&define(&with(own))).is_ok());
     }
 
     #[test]

@@ -140,22 +140,7 @@ fn read_weights(value: &Value, inner: &mut Fields<'_>) -> Result<BTreeMap<String
 mod tests {
     use serde_json::{Value, json};
 
-    use crate::{definition::Definition, pool::Pool};
-
-    fn errors_of(controls: &Value) -> String {
-        let mut value = json!({ "name": "w" });
-        value.as_object_mut().unwrap().extend(controls.as_object().unwrap().clone());
-        match Definition::parse(&value) {
-            Ok(parsed) => {
-                let again = Definition::parse(&parsed.value.to_value()).unwrap();
-                assert_eq!(again.value, parsed.value);
-                let stored = serde_json::to_value(&parsed.value).unwrap();
-                assert_eq!(serde_json::from_value::<Definition>(stored).unwrap(), parsed.value);
-                "ok".to_owned()
-            }
-            Err(errors) => errors.to_string(),
-        }
-    }
+    use crate::{definition::testing::reread, pool::Pool};
 
     // spec L16
     #[test]
@@ -222,7 +207,7 @@ mod tests {
                 vec!["ok"],
             ),
         ] {
-            let errors = errors_of(&controls);
+            let errors = reread(&controls);
             for expected in expected {
                 assert!(errors.contains(expected), "{controls}: {errors}");
             }

@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        definition::Definition,
+        definition::{Definition, testing::reread},
         flow::priority::{Priority, Shift},
         id::{EventId, Seq},
         json::Payload,
@@ -311,23 +311,6 @@ mod tests {
         assert_eq!(number(json!({ "lenient": "event.data.none * 9" })), Ok(0));
     }
 
-    /// Returns the errors of a workflow with these controls, or `ok`.
-    fn read(controls: Value) -> String {
-        let mut value = serde_json::json!({ "name": "w" });
-        value.as_object_mut().unwrap().extend(controls.as_object().unwrap().clone());
-        match Definition::parse(&value) {
-            Ok(parsed) => {
-                assert_eq!(parsed.warnings, []);
-                let again = Definition::parse(&parsed.value.to_value()).unwrap();
-                assert_eq!(again.value, parsed.value);
-                let stored = serde_json::to_value(&parsed.value).unwrap();
-                assert_eq!(serde_json::from_value::<Definition>(stored).unwrap(), parsed.value);
-                "ok".to_owned()
-            }
-            Err(errors) => errors.to_string(),
-        }
-    }
-
     // spec L12, L14, A4
     #[test]
     fn numbers_from_data_are_checked_when_they_are_defined() {
@@ -378,7 +361,7 @@ mod tests {
                 "throttle.burst of 101 takes more than 100 years to come back at 1",
             ),
         ] {
-            let errors = read(controls.clone());
+            let errors = reread(&controls);
             assert!(errors.contains(expected), "{controls}: {errors}");
         }
         let pool = json!({ "name": "p", "concurrency": { "limit": seats } });

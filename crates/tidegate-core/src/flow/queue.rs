@@ -279,24 +279,7 @@ fn refuses<E>(draft: &Draft, gate: &Gate, slots: &Slots, fold: &GateKey) -> Deci
 mod tests {
     use serde_json::json;
 
-    use crate::definition::Definition;
-
-    /// Returns the errors of a workflow or action with these controls, or `ok`.
-    fn read(controls: &serde_json::Value) -> String {
-        let mut value = json!({ "name": "w" });
-        value.as_object_mut().unwrap().extend(controls.as_object().unwrap().clone());
-        match Definition::parse(&value) {
-            Ok(parsed) => {
-                assert_eq!(parsed.warnings, []);
-                let again = Definition::parse(&parsed.value.to_value()).unwrap();
-                assert_eq!(again.value, parsed.value);
-                let stored = serde_json::to_value(&parsed.value).unwrap();
-                assert_eq!(serde_json::from_value::<Definition>(stored).unwrap(), parsed.value);
-                "ok".to_owned()
-            }
-            Err(errors) => errors.to_string(),
-        }
-    }
+    use crate::definition::testing::reread;
 
     // spec L19, A4
     #[test]
@@ -359,7 +342,7 @@ mod tests {
                 "concurrency.queue is not known",
             ),
         ] {
-            let errors = read(&controls);
+            let errors = reread(&controls);
             assert!(errors.contains(expected), "{controls}: {errors}");
         }
     }

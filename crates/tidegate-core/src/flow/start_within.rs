@@ -48,20 +48,9 @@ fn check(reading: &mut Reading<'_>) {
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
-    use crate::definition::Definition;
-
-    /// Returns the problems of a definition with these fields, one per line.
-    fn problems(fields: &Value) -> String {
-        let mut definition = json!({ "name": "w" });
-        definition.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        let problems = match Definition::parse(&definition) {
-            Ok(parsed) => parsed.warnings,
-            Err(errors) => errors.0,
-        };
-        problems.iter().map(|problem| problem.to_string() + "\n").collect()
-    }
+    use crate::definition::{Definition, testing::problems};
 
     #[test]
     fn a_value_out_of_range_is_refused_with_the_value() {

@@ -2,24 +2,14 @@
 //! queues, costs, pools, numbers from data, pauses and closed gates. Each row of
 //! docs/controls/combining.md about such a part names its test.
 
-use expect_test::{Expect, expect};
+use expect_test::expect;
 
 use crate::{
-    pairs::become_of,
+    pairs::{panel, played, sent_to},
     play::{Panel, Sent, Setting, event},
 };
 
 const ONE: &str = "concurrency = { limit = 1 }";
-
-/// Sends events to the workflow `work` with these controls.
-async fn check(controls: &str, sent: Vec<Sent>, expected: Expect) {
-    become_of(panel(controls, sent), expected).await;
-}
-
-fn panel(controls: &str, sent: Vec<Sent>) -> Panel {
-    let definition = format!("name = \"work\"\n{controls}");
-    Panel::new("", Setting::Workflows(vec![definition], 100), sent)
-}
 
 /// Creates an event that costs this many units.
 fn costs(letter: char, at: u64, works: u64, units: &'static str) -> Sent {
@@ -40,16 +30,12 @@ async fn a_bound_counts_runs_and_not_units() {
     let controls = "concurrency = { limit = 4, cost = \"units\", queue = { maxWaiting = 1 } }";
     let sent =
         vec![costs('a', 0, 3000, "4"), costs('b', 500, 1000, "1"), costs('c', 1000, 1000, "1")];
-    check(
-        controls,
-        sent,
-        expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 3 s
         b at 0.5 s: queued; waits 0.5 s to 3 s; runs (b) 3 s to 4 s
         c at 1 s: rejected, 1 wait
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&sent_to(controls, sent).await);
 }
 
 #[tokio::test]
@@ -61,16 +47,12 @@ async fn a_cost_that_is_rejected_takes_no_claim() {
         costs('b', 500, 1000, "2").id("x"),
         costs('c', 1000, 1000, "2").id("x"),
     ];
-    check(
-        controls,
-        sent,
-        expect![[r#"
+    expect![[r#"
         a at 0 s: rejected
         b at 0.5 s: started; runs (b) 0.5 s to 1.5 s
         c at 1 s: deduped, b was first
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&sent_to(controls, sent).await);
 }
 
 #[tokio::test]
@@ -78,16 +60,12 @@ async fn a_large_run_that_expires_lets_smaller_ones_in() {
     let controls = "startWithinMs = 2000\nconcurrency = { limit = 4, cost = \"units\" }";
     let sent =
         vec![costs('a', 0, 5000, "3"), costs('b', 500, 1000, "2"), costs('c', 1000, 1000, "1")];
-    check(
-        controls,
-        sent,
-        expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 5 s
         b at 0.5 s: queued; waits 0.5 s to 2.5 s; replaced
         c at 1 s: queued; waits 1 s to 2.5 s; runs (c) 2.5 s to 3.5 s
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&sent_to(controls, sent).await);
 }
 
 #[tokio::test]
@@ -100,17 +78,13 @@ async fn a_large_run_that_an_event_cancels_lets_smaller_ones_in() {
         costs('c', 1000, 1000, "1"),
         costs('x', 2000, 0, "2").to("gone"),
     ];
-    check(
-        controls,
-        sent,
-        expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 5 s
         b at 0.5 s: queued; waits 0.5 s to 2 s; replaced
         c at 1 s: queued; waits 1 s to 2 s; runs (c) 2 s to 3 s
         x at 2 s: recorded
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&sent_to(controls, sent).await);
 }
 
 #[tokio::test]
@@ -122,16 +96,12 @@ async fn a_run_that_replaces_another_brings_its_own_cost() {
         costs('b', 500, 1000, "2").id("y"),
         costs('c', 1000, 1000, "1").id("y"),
     ];
-    check(
-        controls,
-        sent,
-        expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 3 s
         b at 0.5 s: queued; waits 0.5 s to 1 s; replaced
         c at 1 s: replaced b; runs (c) 1 s to 2 s
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&sent_to(controls, sent).await);
 }
 
 #[tokio::test]
@@ -141,14 +111,11 @@ async fn versions_share_the_units() {
     let definition = format!("name = \"work\"\n{handoff}\n{limit}");
     let sent = vec![costs('a', 0, 3000, "3"), costs('b', 1500, 1000, "2")];
     let panel = Panel::new("", Setting::versions(definition, 1000), sent);
-    become_of(
-        panel,
-        expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 3 s
         b at 1.5 s: queued; waits 1.5 s to 3 s; runs (b) 3 s to 4 s
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&played(panel).await);
 }
 
 #[tokio::test]
@@ -162,33 +129,26 @@ async fn a_run_that_an_event_cancels_leaves_room_in_the_queue() {
         event('x', 1500, 0).id("2").to("gone"),
         event('d', 2000, 1000).id("4"),
     ];
-    check(
-        controls,
-        sent,
-        expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 4 s
         b at 0.5 s: queued; waits 0.5 s to 1.5 s; replaced
         c at 1 s: rejected, 1 wait
         d at 2 s: queued; waits 2 s to 4 s; runs (d) 4 s to 5 s
         x at 1.5 s: recorded
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&sent_to(controls, sent).await);
 }
 
 #[tokio::test]
 async fn a_singleton_keeps_its_key_while_it_waits_for_the_pool() {
     let sent = vec![event('a', 0, 3000).to("other"), event('b', 500, 1000), event('c', 1000, 1000)];
     let panel = pooled(ONE, "singleton = { mode = \"skip\" }", sent);
-    become_of(
-        panel,
-        expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 3 s
         b at 0.5 s: queued; waits 0.5 s to 3 s; runs (b) 3 s to 4 s
         c at 1 s: skipped, b is live
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&played(panel).await);
 }
 
 #[tokio::test]
@@ -200,30 +160,24 @@ async fn a_pool_takes_claims_at_arrival() {
         event('d', 3000, 1000).id("x"),
     ];
     let panel = pooled(ONE, "idempotency = { key = \"id\", periodMs = 2000 }", sent);
-    become_of(
-        panel,
-        expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 4 s
         b at 0.5 s: queued; waits 0.5 s to 4 s; runs (b) 4 s to 5 s
         c at 1 s: deduped, b was first
         d at 3 s: queued; waits 3 s to 5 s; runs (d) 5 s to 6 s
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&played(panel).await);
 }
 
 #[tokio::test]
 async fn a_busy_workflow_lets_the_runs_of_others_expire() {
     let sent = vec![event('a', 0, 3000).to("other"), event('b', 500, 1000)];
     let panel = pooled(ONE, "startWithinMs = 2000", sent);
-    become_of(
-        panel,
-        expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 3 s
         b at 0.5 s: queued; waits 0.5 s to 2.5 s; replaced
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&played(panel).await);
 }
 
 #[tokio::test]
@@ -235,41 +189,35 @@ async fn a_run_that_an_event_cancels_leaves_the_queue_of_the_pool() {
         event('x', 1500, 0).id("1").to("gone"),
     ];
     let panel = pooled(ONE, "cancelOn = { event = \"gone\", match = { id = \"id\" } }", sent);
-    become_of(
-        panel,
-        expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 3 s
         b at 0.5 s: queued; waits 0.5 s to 1.5 s; replaced
         c at 1 s: queued; waits 1 s to 3 s; runs (c) 3 s to 4 s
         x at 1.5 s: recorded
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&played(panel).await);
 }
 
 #[tokio::test]
 async fn a_window_takes_a_place_of_the_pool_at_its_fire() {
     let sent = vec![event('a', 0, 1000), event('b', 500, 1000), event('c', 1000, 2000).to("other")];
     let panel = pooled(ONE, "debounce = { periodMs = 1000 }", sent);
-    become_of(panel, expect![[r#"
+    expect![[r#"
         a at 0 s, b at 0.5 s: coalesced; collects 0 s to 1.5 s; waits 1.5 s to 3 s; runs (b) 3 s to 4 s
         c at 1 s: started; runs (c) 1 s to 3 s
-    "#]]).await;
+    "#]].assert_eq(&played(panel).await);
 }
 
 #[tokio::test]
 async fn an_older_version_waits_for_the_pool_before_the_newer() {
     let sent = vec![event('a', 0, 3000).to("other"), event('b', 500, 1000), event('c', 1000, 1000)];
     let panel = pooled(ONE, "handoff = { type = \"singleton\", onNewVersion = \"drain\" }", sent);
-    become_of(
-        panel,
-        expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 3 s
         b at 0.5 s: queued; waits 0.5 s to 3 s; runs (b) 3 s to 4 s
         c at 1 s: queued; waits 1 s to 4 s; runs (c) 4 s to 5 s
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&played(panel).await);
 }
 
 #[tokio::test]
@@ -281,15 +229,12 @@ async fn a_refusal_lowers_the_limit_of_all_workflows_of_the_pool() {
     ];
     let limit = "concurrency = { limit = 2, adaptive = { min = 1, max = 4 } }";
     let panel = pooled(limit, "", sent);
-    become_of(
-        panel,
-        expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 1 s; sleeps 1 s to 9 s; runs (a) 9 s to 10 s
         b at 0.5 s: started; runs (b) 0.5 s to 3.5 s
         c at 1 s: queued; waits 1 s to 3.5 s; runs (c) 3.5 s to 4.5 s
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&played(panel).await);
 }
 
 #[tokio::test]
@@ -302,17 +247,13 @@ async fn a_higher_number_empties_the_queue_and_a_bound_counts_what_waits() {
         event('c', 1000, 1000).key("seats", "3"),
         event('d', 1500, 1000).key("seats", "1"),
     ];
-    check(
-        &controls,
-        sent,
-        expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 4 s
         b at 0.5 s: queued; waits 0.5 s to 1 s; runs (b) 1 s to 3 s
         d at 1.5 s: queued; waits 1.5 s to 4 s; runs (d) 4 s to 5 s
         c at 1 s: started; runs (c) 1 s to 2 s
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&sent_to(&controls, sent).await);
 }
 
 #[tokio::test]
@@ -325,17 +266,13 @@ async fn values_take_turns_at_a_limit_from_data() {
         event('c', 1000, 1000).key("seats", "1").id("x"),
         event('d', 1500, 1000).key("seats", "1").id("y"),
     ];
-    check(
-        controls,
-        sent,
-        expect![[r#"
+    expect![[r#"
             a at 0 s: started; runs (a) 0 s to 2 s
             b at 0.5 s: queued; waits 0.5 s to 2 s; runs (b) 2 s to 3 s
             c at 1 s: queued; waits 1 s to 4 s; runs (c) 4 s to 5 s
             d at 1.5 s: queued; waits 1.5 s to 3 s; runs (d) 3 s to 4 s
-        "#]],
-    )
-    .await;
+        "#]]
+    .assert_eq(&sent_to(controls, sent).await);
 }
 
 #[tokio::test]
@@ -348,15 +285,11 @@ async fn a_window_sets_the_limit_of_its_kept_event() {
         event('c', 2000, 1000).key("seats", "1"),
         event('d', 2500, 1000).key("seats", "2"),
     ];
-    check(
-        controls,
-        sent,
-        expect![[r#"
+    expect![[r#"
         a at 0 s, b at 0.5 s: coalesced; collects 0 s to 1.5 s; runs (b) 1.5 s to 5.5 s
         c at 2 s, d at 2.5 s: coalesced; collects 2 s to 3.5 s; runs (d) 3.5 s to 4.5 s
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&sent_to(controls, sent).await);
 }
 
 #[tokio::test]
@@ -369,48 +302,42 @@ async fn a_batch_sets_the_limit_of_its_first_event() {
         event('c', 1000, 4000).key("seats", "2"),
         event('d', 1500, 4000).key("seats", "1"),
     ];
-    check(controls, sent, expect![[r#"
+    expect![[r#"
         a at 0 s, b at 0.5 s: a buffered, b started; collects 0 s to 0.5 s; runs (a b) 0.5 s to 4.5 s
         c at 1 s, d at 1.5 s: c buffered, d started; collects 1 s to 1.5 s; runs (c d) 1.5 s to 5.5 s
-    "#]]).await;
+    "#]].assert_eq(&sent_to(controls, sent).await);
 }
 
 #[tokio::test]
 async fn a_paused_workflow_spends_its_rate() {
     let sent = vec![event('a', 500, 1000), event('b', 1000, 1000)];
     let panel = panel("rateLimit = { limit = 1, perMs = 2000 }", sent).paused(0).undone(3000);
-    become_of(
-        panel,
-        expect![[r#"
+    expect![[r#"
         a at 0.5 s: queued; waits 0.5 s to 3 s; runs (a) 3 s to 4 s
         b at 1 s: dropped, retry at 2.5 s
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&played(panel).await);
 }
 
 #[tokio::test]
 async fn a_paused_workflow_collects_a_window_and_its_run_waits() {
     let sent = vec![event('a', 500, 1000), event('b', 2000, 1000)];
     let panel = panel("debounce = { periodMs = 1000 }", sent).paused(0).undone(3000);
-    become_of(
-        panel,
-        expect![[r#"
+    expect![[r#"
         a at 0.5 s: coalesced; collects 0.5 s to 1.5 s; waits 1.5 s to 3 s; runs (a) 3 s to 4 s
         b at 2 s: coalesced; collects 2 s to 3 s; runs (b) 3 s to 4 s
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&played(panel).await);
 }
 
 #[tokio::test]
 async fn a_paused_workflow_fills_a_buffer_and_its_run_waits() {
     let sent = vec![event('a', 500, 1000), event('b', 1000, 1000), event('c', 1500, 1000)];
     let panel = panel("batch = { maxSize = 2, timeoutMs = 5000 }", sent).paused(0).undone(3000);
-    become_of(panel, expect![[r#"
+    expect![[r#"
         a at 0.5 s, b at 1 s: a buffered, b queued; collects 0.5 s to 1 s; waits 1 s to 3 s; runs (a b) 3 s to 4 s
         c at 1.5 s: buffered; collects 1.5 s to 6.5 s; runs (c) 6.5 s to 7.5 s
-    "#]]).await;
+    "#]].assert_eq(&played(panel).await);
 }
 
 #[tokio::test]
@@ -422,15 +349,12 @@ async fn a_paused_run_keeps_its_claim() {
     ];
     let panel =
         panel("idempotency = { key = \"id\", periodMs = 1000 }", sent).paused(0).undone(3000);
-    become_of(
-        panel,
-        expect![[r#"
+    expect![[r#"
         a at 0.5 s: queued; waits 0.5 s to 3 s; runs (a) 3 s to 4 s
         b at 1 s: deduped, a was first
         c at 2 s: queued; waits 2 s to 3 s; runs (c) 3 s to 4 s
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&played(panel).await);
 }
 
 #[tokio::test]
@@ -439,14 +363,11 @@ async fn an_event_cancels_a_paused_run() {
     let panel = panel("cancelOn = { event = \"gone\", match = { id = \"id\" } }", sent)
         .paused(0)
         .undone(3000);
-    become_of(
-        panel,
-        expect![[r#"
+    expect![[r#"
         a at 0.5 s: queued; waits 0.5 s to 1 s; replaced
         x at 1 s: recorded
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&played(panel).await);
 }
 
 #[tokio::test]
@@ -456,15 +377,12 @@ async fn a_paused_workflow_fills_the_queue_of_the_whole_run() {
         panel("concurrency = { limit = 1, span = \"run\", queue = { maxWaiting = 1 } }", sent)
             .paused(0)
             .undone(3000);
-    become_of(
-        panel,
-        expect![[r#"
+    expect![[r#"
         a at 0.5 s: queued; waits 0.5 s to 3 s; runs (a) 3 s to 4 s
         b at 1 s: queued; waits 1 s to 4 s; runs (b) 4 s to 5 s
         c at 1.5 s: rejected, 1 wait
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&played(panel).await);
 }
 
 #[tokio::test]
@@ -473,29 +391,23 @@ async fn paused_runs_are_not_counted_by_the_bound_of_a_slot() {
     let panel = panel("concurrency = { limit = 1, queue = { maxWaiting = 1 } }", sent)
         .paused(0)
         .undone(3000);
-    become_of(
-        panel,
-        expect![[r#"
+    expect![[r#"
         a at 0.5 s: queued; waits 0.5 s to 3 s; runs (a) 3 s to 4 s
         b at 1 s: queued; waits 1 s to 4 s; runs (b) 4 s to 5 s
         c at 1.5 s: queued; waits 1.5 s to 5 s; runs (c) 5 s to 6 s
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&played(panel).await);
 }
 
 #[tokio::test]
 async fn paused_runs_take_no_units() {
     let sent = vec![costs('a', 500, 1000, "3"), costs('b', 1000, 1000, "3")];
     let panel = panel("concurrency = { limit = 4, cost = \"units\" }", sent).paused(0).undone(3000);
-    become_of(
-        panel,
-        expect![[r#"
+    expect![[r#"
         a at 0.5 s: queued; waits 0.5 s to 3 s; runs (a) 3 s to 4 s
         b at 1 s: queued; waits 1 s to 4 s; runs (b) 4 s to 5 s
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&played(panel).await);
 }
 
 #[tokio::test]
@@ -504,14 +416,11 @@ async fn a_paused_older_version_holds_back_the_newer() {
     let handoff = "handoff = { type = \"singleton\", onNewVersion = \"drain\" }";
     let setting = Setting::versions(format!("name = \"work\"\n{handoff}"), 1000);
     let panel = Panel::new("", setting, sent).paused(0).undone(3000);
-    become_of(
-        panel,
-        expect![[r#"
+    expect![[r#"
         a at 0 s: queued; waits 0 s to 3 s; runs (a) 3 s to 4 s
         b at 1.5 s: queued; waits 1.5 s to 4 s; runs (b) 4 s to 5 s
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&played(panel).await);
 }
 
 #[tokio::test]
@@ -519,16 +428,12 @@ async fn a_closed_gate_spends_the_rate() {
     let controls = "rateLimit = { limit = 2, perMs = 9000 }\nconcurrency = { limit = 2 }";
     let sent =
         vec![event('a', 0, 500).closes(3000), event('b', 1000, 1000), event('c', 1500, 1000)];
-    check(
-        controls,
-        sent,
-        expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 0.5 s; sleeps 0.5 s to 3.5 s; runs (a) 3.5 s to 4 s
         b at 1 s: queued; waits 1 s to 3.5 s; runs (b) 3.5 s to 4.5 s
         c at 1.5 s: dropped, retry at 4.5 s
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&sent_to(controls, sent).await);
 }
 
 #[tokio::test]
@@ -540,10 +445,10 @@ async fn a_full_buffer_is_flushed_while_a_gate_is_closed() {
         event('c', 2500, 1000),
         event('d', 3000, 1000),
     ];
-    check(controls, sent, expect![[r#"
+    expect![[r#"
         a at 0 s, b at 0.5 s: a buffered, b started; collects 0 s to 0.5 s; runs (a b) 0.5 s to 1 s; sleeps 1 s to 5 s; runs (a b) 5 s to 5.5 s
         c at 2.5 s, d at 3 s: c buffered, d queued; collects 2.5 s to 3 s; waits 3 s to 5 s; runs (c d) 5 s to 6 s
-    "#]]).await;
+    "#]].assert_eq(&sent_to(controls, sent).await);
 }
 
 #[tokio::test]
@@ -551,11 +456,11 @@ async fn a_window_fires_while_a_gate_is_closed_and_its_run_waits() {
     let controls = "debounce = { periodMs = 500 }\nconcurrency = { limit = 2 }";
     let sent =
         vec![event('a', 0, 500).closes(4000), event('b', 1500, 1000), event('c', 3000, 1000)];
-    check(controls, sent, expect![[r#"
+    expect![[r#"
         a at 0 s: coalesced; collects 0 s to 0.5 s; runs (a) 0.5 s to 1 s; sleeps 1 s to 5 s; waits 5 s to 6 s; runs (a) 6 s to 6.5 s
         b at 1.5 s: coalesced; collects 1.5 s to 2 s; waits 2 s to 5 s; runs (b) 5 s to 6 s
         c at 3 s: coalesced; collects 3 s to 3.5 s; waits 3.5 s to 5 s; runs (c) 5 s to 6 s
-    "#]]).await;
+    "#]].assert_eq(&sent_to(controls, sent).await);
 }
 
 #[tokio::test]
@@ -566,16 +471,12 @@ async fn a_run_that_waits_for_a_closed_gate_is_live() {
         event('b', 1000, 1000).id("y"),
         event('c', 1500, 1000).id("y"),
     ];
-    check(
-        controls,
-        sent,
-        expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 0.5 s; sleeps 0.5 s to 3.5 s; runs (a) 3.5 s to 4 s
         b at 1 s: queued; waits 1 s to 3.5 s; runs (b) 3.5 s to 4.5 s
         c at 1.5 s: skipped, b is live
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&sent_to(controls, sent).await);
 }
 
 #[tokio::test]
@@ -588,12 +489,12 @@ async fn a_claim_runs_on_while_a_gate_is_closed() {
         event('c', 1500, 1000).id("y"),
         event('d', 2500, 1000).id("y"),
     ];
-    check(controls, sent, expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 0.5 s; sleeps 0.5 s to 3.5 s; waits 3.5 s to 4.5 s; runs (a) 4.5 s to 5 s
         b at 1 s: queued; waits 1 s to 3.5 s; runs (b) 3.5 s to 4.5 s
         c at 1.5 s: deduped, b was first
         d at 2.5 s: queued; waits 2.5 s to 3.5 s; runs (d) 3.5 s to 4.5 s
-    "#]]).await;
+    "#]].assert_eq(&sent_to(controls, sent).await);
 }
 
 #[tokio::test]
@@ -605,16 +506,12 @@ async fn an_event_cancels_a_run_that_waits_for_a_closed_gate() {
         event('b', 1000, 1000).id("y"),
         event('x', 1500, 0).id("y").to("gone"),
     ];
-    check(
-        controls,
-        sent,
-        expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 0.5 s; sleeps 0.5 s to 3.5 s; runs (a) 3.5 s to 4 s
         b at 1 s: queued; waits 1 s to 1.5 s; replaced
         x at 1.5 s: recorded
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&sent_to(controls, sent).await);
 }
 
 #[tokio::test]
@@ -626,12 +523,12 @@ async fn turns_and_costs_are_kept_while_a_gate_is_closed() {
         costs('c', 1500, 1000, "2").id("y"),
         costs('d', 2000, 1000, "2").id("z"),
     ];
-    check(controls, sent, expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 0.5 s; sleeps 0.5 s to 3.5 s; waits 3.5 s to 5.5 s; runs (a) 5.5 s to 6 s
         b at 1 s: queued; waits 1 s to 3.5 s; runs (b) 3.5 s to 4.5 s
         c at 1.5 s: queued; waits 1.5 s to 6 s; runs (c) 6 s to 7 s
         d at 2 s: queued; waits 2 s to 4.5 s; runs (d) 4.5 s to 5.5 s
-    "#]]).await;
+    "#]].assert_eq(&sent_to(controls, sent).await);
 }
 
 #[tokio::test]
@@ -643,11 +540,11 @@ async fn ranks_are_kept_while_a_gate_is_closed() {
         costs('b', 1000, 1000, "1"),
         costs('c', 1500, 1000, "9000"),
     ];
-    check(controls, sent, expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 0.5 s; sleeps 0.5 s to 3.5 s; waits 3.5 s to 4.5 s; runs (a) 4.5 s to 5 s
         b at 1 s: queued; waits 1 s to 5 s; runs (b) 5 s to 6 s
         c at 1.5 s: queued; waits 1.5 s to 3.5 s; runs (c) 3.5 s to 4.5 s
-    "#]]).await;
+    "#]].assert_eq(&sent_to(controls, sent).await);
 }
 
 #[tokio::test]
@@ -656,14 +553,11 @@ async fn an_older_version_that_has_closed_a_gate_holds_back_the_newer() {
     let handoff = "handoff = { type = \"singleton\", onNewVersion = \"drain\" }";
     let limit = "concurrency = { limit = 2 }";
     let setting = Setting::versions(format!("name = \"work\"\n{handoff}\n{limit}"), 1000);
-    become_of(
-        Panel::new("", setting, sent),
-        expect![[r#"
+    expect![[r#"
         a at 0 s: started; runs (a) 0 s to 0.5 s; sleeps 0.5 s to 3.5 s; runs (a) 3.5 s to 4 s
         b at 1.5 s: queued; waits 1.5 s to 4 s; runs (b) 4 s to 5 s
-    "#]],
-    )
-    .await;
+    "#]]
+    .assert_eq(&played(Panel::new("", setting, sent)).await);
 }
 
 /// Rows about the parts of limits that are no controls of their own, each with its test here or on

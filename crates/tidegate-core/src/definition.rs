@@ -386,4 +386,6 @@ fn given<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Valu
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;

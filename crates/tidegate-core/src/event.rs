@@ -49,7 +49,8 @@ pub struct NewEvent {
     pub ts: Option<Timestamp>,
     /// When the event is delivered, if not at once (spec L23).
     pub deliver: Option<Until>,
-    /// Further members of the event, as a JSON object: its user, its version, its metadata.
+    /// Further members of the event, as a JSON object: its user, its version, its metadata; not
+    /// `name`, `data` and `ts`, which it has itself.
     pub attributes: Option<Payload>,
 }
 

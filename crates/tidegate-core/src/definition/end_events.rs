@@ -106,7 +106,7 @@ mod tests {
     use expect_test::expect;
     use serde_json::json;
 
-    use crate::definition::{Definition, tests::problems};
+    use crate::definition::{Definition, testing::problems};
 
     #[test]
     fn wrong_names_are_refused() {

@@ -79,7 +79,7 @@ mod tests {
     use expect_test::expect;
     use serde_json::json;
 
-    use crate::definition::{Definition, tests::problems};
+    use crate::definition::{Definition, testing::problems};
 
     // spec A4
     #[test]

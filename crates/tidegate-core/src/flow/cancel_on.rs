@@ -167,7 +167,7 @@ mod tests {
 
     use crate::definition::{
         Definition,
-        tests::{define, problems},
+        testing::{define, problems},
     };
 
     #[test]

@@ -140,7 +140,7 @@ fn read_weights(value: &Value, inner: &mut Fields<'_>) -> Result<BTreeMap<String
 mod tests {
     use serde_json::{Value, json};
 
-    use crate::{definition::tests::reread, pool::Pool};
+    use crate::{definition::testing::reread, pool::Pool};
 
     // spec L16
     #[test]

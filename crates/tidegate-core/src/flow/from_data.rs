@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        definition::{Definition, tests::reread},
+        definition::{Definition, testing::reread},
         flow::priority::{Priority, Shift},
         id::{EventId, Seq},
         json::Payload,

@@ -281,7 +281,7 @@ fn refuses<E>(draft: &Draft, gate: &Gate, slots: &Slots, fold: &GateKey) -> Deci
 mod tests {
     use serde_json::json;
 
-    use crate::definition::tests::reread;
+    use crate::definition::testing::reread;
 
     // spec L19, A4
     #[test]

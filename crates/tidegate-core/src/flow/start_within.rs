@@ -50,7 +50,7 @@ mod tests {
     use expect_test::expect;
     use serde_json::json;
 
-    use crate::definition::{Definition, tests::problems};
+    use crate::definition::{Definition, testing::problems};
 
     #[test]
     fn a_value_out_of_range_is_refused_with_the_value() {

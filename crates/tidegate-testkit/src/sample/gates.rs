@@ -60,13 +60,7 @@ pub(super) fn gates() -> Vec<Row> {
             count: u32::MAX,
             bytes: u64::MAX,
             costs: sums(),
-            full: vec![Part {
-                run: run_id(3),
-                first: event_id(4),
-                count: u32::MAX,
-                costs: sums(),
-                after: vec![run_id(5)],
-            }],
+            full: vec![part()],
             held: true,
             paused: true,
             fired: true,
@@ -93,6 +87,11 @@ pub(super) fn gates() -> Vec<Row> {
     gates.push(Gate { key, ..gates[0].clone() });
     gates.push(Gate { key: GateKey::from_bytes(&[]), ..gates[0].clone() });
     gates.into_iter().map(Row::from).collect()
+}
+
+fn part() -> Part {
+    let (run, first, after) = (run_id(3), event_id(4), vec![run_id(5)]);
+    Part { run, first, count: u32::MAX, costs: sums(), after }
 }
 
 fn far_tag() -> Tag {

@@ -19,7 +19,7 @@ use tidegate_core::{
 };
 
 use super::{
-    script::{Op, Script, When},
+    script::{Op, Script, StepUse, When},
     trace::Effect,
     workload::LONGEST_CLOSING,
     world::World,
@@ -166,20 +166,10 @@ impl Drive {
                 Op::Invoke(name) if *name == self.run.workflow && world.plan.releases > 0 => {
                     continue;
                 }
-                Op::Step { ms, pools, .. } => {
-                    let asks: Vec<PoolAsk> = pools.iter().map(|it| it.ask(&self.data)).collect();
-                    match self.answers.get(&id) {
-                        _ if asks.is_empty() => return self.begin(world, engine, id, *ms, &[]),
-                        Some(PoolAnswer::Entered) => {
-                            return self.begin(world, engine, id, *ms, &asks);
-                        }
-                        Some(PoolAnswer::Waits) => vec![wait(&id, NewWaitOn::Pools(asks), None)],
-                        Some(PoolAnswer::Refused(error)) => {
-                            return self.report(vec![], vec![], Then::Fail(error.clone()));
-                        }
-                        None => return self.ask(NewAsk { step: id, pools: asks }),
-                    }
-                }
+                Op::Step { ms, pools, .. } => match self.step(world, engine, id, *ms, pools) {
+                    Ok(new) => vec![new],
+                    Err(wish) => return wish,
+                },
                 Op::Send(name) => {
                     let event = event(name, &self.deeper());
                     self.reported = vec![id.clone()];
@@ -213,13 +203,9 @@ impl Drive {
                 }
                 Op::Both(ms) => {
                     let (a, b) = (format!("{id}a"), format!("{id}b"));
-                    let mut waits = Vec::new();
-                    if !self.recorded.contains(&a) {
-                        waits.push(wait(&a, NewWaitOn::Time, after(*ms)));
-                    }
-                    if !self.recorded.contains(&b) {
-                        waits.push(wait(&b, signal(), None));
-                    }
+                    let both = [wait(&a, NewWaitOn::Time, after(*ms)), wait(&b, signal(), None)];
+                    let open = both.into_iter().filter(|it| !self.recorded.contains(&it.step));
+                    let waits: Vec<_> = open.collect();
                     if waits.is_empty() {
                         continue;
                     }
@@ -228,12 +214,33 @@ impl Drive {
             };
             return self.report(Vec::new(), Vec::new(), Then::Suspend(waits));
         }
-        let then = if script.fails {
-            Then::Fail(fault("Scripted"))
-        } else {
-            Then::Complete(payload(&json!("done")))
-        };
+        let done = || Then::Complete(payload(&json!("done")));
+        let then = if script.fails { Then::Fail(fault("Scripted")) } else { done() };
         self.report(Vec::new(), Vec::new(), then)
+    }
+
+    /// Executes a step, or asks for the places that it needs. Returns its wait for them, if it waits.
+    #[expect(clippy::result_large_err, reason = "a wish is moved once, in a test")]
+    fn step(
+        &mut self,
+        world: &mut World,
+        engine: EngineId,
+        id: String,
+        ms: u64,
+        pools: &[StepUse],
+    ) -> Result<NewWait, Wish> {
+        let asks: Vec<PoolAsk> = pools.iter().map(|it| it.ask(&self.data)).collect();
+        Err(match self.answers.get(&id) {
+            _ if asks.is_empty() => self.begin(world, engine, id, ms, &[]),
+            Some(PoolAnswer::Entered) => self.begin(world, engine, id, ms, &asks),
+            Some(PoolAnswer::Waits) => {
+                return Ok(NewWait { step: id, on: NewWaitOn::Pools(asks), until: None });
+            }
+            Some(PoolAnswer::Refused(error)) => {
+                self.report(vec![], vec![], Then::Fail(error.clone()))
+            }
+            None => self.ask(NewAsk { step: id, pools: asks }),
+        })
     }
 
     /// Whether the wait of a step has begun in an earlier report.

@@ -120,8 +120,6 @@ struct Counts {
     /// Whether the next error, up to the end of its answer, is not forwarded to the client.
     swallow: bool,
     swallowing: bool,
-    /// Whether no further answer is forwarded.
-    swallow_all: bool,
 }
 
 async fn pass(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
@@ -184,11 +182,11 @@ async fn forward(
     }
 }
 
-/// Takes the fault of a COMMIT. From a cut on, no answer is forwarded.
+/// Takes the fault of a COMMIT. From a cut on, the answers of its flight are not forwarded.
 fn take_fault(shared: &Shared, counts: &Mutex<Counts>) -> Option<Fault> {
     let mut counts = counts.lock().unwrap();
     let fault = shared.next.lock().unwrap().take();
-    counts.swallow_all = fault == Some(Fault::CutAfter);
+    counts.swallowing |= fault == Some(Fault::CutAfter);
     fault
 }
 
@@ -239,7 +237,7 @@ async fn backward(
             if message[0] == b'E' && (std::mem::take(&mut counts.swallow) || reveals()) {
                 counts.swallowing = true;
             }
-            let swallowed = counts.swallowing || counts.swallow_all;
+            let swallowed = counts.swallowing;
             if message[0] == b'Z' {
                 counts.answered += 1;
                 counts.swallowing = false;

@@ -446,6 +446,7 @@ struct Seen {
 }
 
 impl Seen {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other rows are not compared")]
     fn of(rows: &[Row]) -> Self {
         let mut seen = Self::default();
         let mut runs: Vec<&Run> = Vec::new();
@@ -514,7 +515,10 @@ impl Seen {
                 slots.closed
             }
             GateState::Turns(turns) => turns.closed,
-            _ => None,
+            GateState::Meter(_)
+            | GateState::Fold(_)
+            | GateState::Claim(_)
+            | GateState::Share(_) => None,
         };
         self.closed.extend(closed.map(|closed| (at(), closed.until)));
     }

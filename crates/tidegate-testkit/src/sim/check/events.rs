@@ -364,7 +364,7 @@ pub(super) fn i97(look: &Look<'_>, _: &History) -> Checked {
         let replaced = new_waits(look).any(|(_, new)| {
             matches!(&new.on, NewWaitOn::Named { name: it, replace: true } if it == name)
         });
-        if !is_timed_out(look, step, wait) && !(is_null(step) && replaced) {
+        if !(is_timed_out(look, step, wait) || is_null(step) && replaced) {
             return Err(format!("the wait {wait:?} ended with {step:?}, without reason"));
         }
     }

@@ -273,10 +273,13 @@ impl Execution {
         group: &mut Group,
         turns: &mut Turns,
     ) -> Option<Result<Payload>> {
-        let mut records = Vec::new();
+        let (mut records, mut end) = (Vec::new(), None);
         for Operation { step, opcode, race } in operations {
             let opcode = match opcode {
-                Opcode::Complete(value) => return Some(Ok(value)),
+                Opcode::Complete(value) => {
+                    end = Some(value);
+                    continue;
+                }
                 Opcode::Discover => {
                     group.discover_again();
                     continue;
@@ -307,9 +310,17 @@ impl Execution {
                 opcode => it.wait(member.step, opcode),
             });
         }
-        if !records.is_empty() {
-            turns.push(Box::pin(self.clone().record(records)));
+        if records.is_empty() {
+            return end.map(Ok);
         }
+        let recording = self.clone().record(records);
+        turns.push(match end {
+            None => Box::pin(recording),
+            Some(value) => Box::pin(recording.map(|turn| match turn {
+                Turn::Recorded(_) => Turn::Over(Ok(value)),
+                failed => failed,
+            })),
+        });
         None
     }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use tidegate_core::time::Timestamp;
 
-use super::app::{App, Sdk, Stop, error};
+use super::app::{App, Sdk, Stop, error, id_of};
 use crate::server::Server;
 
 /// S13, S16, S18, S28: a function without steps is called once, one with two steps three times; each
@@ -61,6 +61,26 @@ async fn a_checkpoint_records_each_step_during_one_call() {
     let run = server.start_run("group", json!({})).await;
     assert_eq!(server.until(&run, "completed").await["output"], json!([1, 2]));
     assert_eq!(app.calls().len(), 1 + 4, "the calls of a group have the steps posted before it");
+}
+
+/// An SDK that buffers its checkpoints answers with the last steps and the end together.
+#[tokio::test]
+async fn steps_that_come_with_the_end_are_recorded() {
+    let app = App::start(Sdk::Two).await;
+    app.function("buffered", |_| {
+        let ran =
+            |name: &str| json!({ "op": "StepRun", "id": id_of(name), "name": name, "data": 1 });
+        let end = json!({ "op": "RunComplete", "id": "x", "data": "done" });
+        let answer = json!([ran("one"), ran("two"), end]).to_string();
+        let headers = vec![("x-inngest-sdk", "js:v4".to_owned())];
+        Err(Stop::Answers(206, headers, answer))
+    });
+    let server = Server::start(&app.config(""));
+    let run = server.start_run("buffered", json!({})).await;
+    assert_eq!(server.until(&run, "completed").await["output"], "done");
+    let (_, steps) = server.get(&format!("/runs/{run}/steps")).await;
+    assert_eq!(steps["steps"].as_array().unwrap().len(), 2, "{steps}");
+    assert_eq!(app.calls().len(), 1);
 }
 
 /// S19: the same id in a loop names several steps, in order.

@@ -150,7 +150,6 @@ const NOT_CAUSED: [(&str, &str); 21] = [
     ("BadValue", "a mistake in a handler; no test makes it yet"),
     ("ChunkTooLarge", "expected as `chunk_too_large`"),
     ("Conflict", "expected as `conflict`"),
-    ("ModelRefused", "a refusal of a language model; no test makes it yet"),
     ("NoDatabase", "a mistake in a handler; no test makes it yet"),
     ("NoSession", "a mistake in a handler; no test makes it yet"),
     ("NotRecorded", "needs a store that refuses one report and takes the next"),

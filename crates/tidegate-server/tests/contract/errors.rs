@@ -145,7 +145,7 @@ fn the_codes_of_errors_are_the_agreed_ones() {
 }
 
 /// Documented codes that no test expects by name, each with the reason.
-const NOT_CAUSED: [(&str, &str); 21] = [
+const NOT_CAUSED: [(&str, &str); 20] = [
     ("BadRecord", "a record that the same program has written can be read"),
     ("BadValue", "a mistake in a handler; no test makes it yet"),
     ("ChunkTooLarge", "expected as `chunk_too_large`"),

@@ -86,6 +86,7 @@ const FAILED: &[u64] = &[
     1_900_032_703,
     2_100_003_192,
     2_100_009_190,
+    2_200_069_454,
 ];
 
 /// Simulates the seed in `TIDEGATE_SIM_SEED`, and prints the end of its trace if it fails.

@@ -365,6 +365,11 @@ pub(super) fn i69(look: &Look<'_>, history: &History) -> Checked {
         if run.plan.iter().take(run.entered).any(|need| need.given.is_some()) {
             continue;
         }
+        // The end of another run may have freed that gate. Only run gates record where a run came from.
+        let ends = look.deltas.iter().any(|delta| matches!(delta.after, Some(Row::Ended(_))));
+        if need.span != Span::Run && ends {
+            continue;
+        }
         let (Some(scope), Some(gate)) = (need.gate.scope(), look.state.gate(&need.gate)) else {
             continue;
         };

@@ -87,6 +87,7 @@ const FAILED: &[u64] = &[
     2_100_003_192,
     2_100_009_190,
     2_200_069_454,
+    2_300_016_201,
 ];
 
 /// Simulates the seed in `TIDEGATE_SIM_SEED`, and prints the end of its trace if it fails.

@@ -365,9 +365,10 @@ pub(super) fn i69(look: &Look<'_>, history: &History) -> Checked {
         if run.plan.iter().take(run.entered).any(|need| need.given.is_some()) {
             continue;
         }
-        // The end of another run may have freed that gate. Only run gates record where a run came from.
+        // So may the end of another run, or another command. Only run gates record where a run came
+        // from.
         let ends = look.deltas.iter().any(|delta| matches!(delta.after, Some(Row::Ended(_))));
-        if need.span != Span::Run && ends {
+        if need.span != Span::Run && (ends || look.commands.len() > 1) {
             continue;
         }
         let (Some(scope), Some(gate)) = (need.gate.scope(), look.state.gate(&need.gate)) else {

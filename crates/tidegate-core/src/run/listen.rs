@@ -8,7 +8,7 @@
 use super::{end, wait};
 use crate::{
     draft::{Decided, Draft},
-    flow::{plan::Candidate, receipts},
+    flow::{cancel_on::Listened, plan::Candidate, receipts},
     id::{EventId, Seq},
     json::Payload,
     reads::Scan,
@@ -54,20 +54,20 @@ pub(crate) fn begin<E>(
         return entries.try_for_each(|(it, path)| wait::use_path(draft, &run.ws, &it.event, &path));
     }
     let since = draft.next_seq()?;
+    let mut add = |name: &str, (path, value, filter): Listened, until, effect| {
+        let (name, first) = (name.to_owned(), run.listeners.is_empty());
+        run.listeners.push(Listener { name, path, value, since, filter, until, effect, first });
+    };
     for entry in &workflow.cancel_on {
         // The plan has rejected an input for which the condition cannot be fixed.
-        let Ok(Some((path, value, filter))) = entry.listener(candidate.event) else { continue };
+        let Ok(Some(listened)) = entry.listener(candidate.event) else { continue };
         let until = entry.within_ms.map(|ms| run.queued_at.plus_ms(ms));
-        let (name, effect) = (entry.on.event.clone(), ListenerEffect::Cancel);
-        let first = run.listeners.is_empty();
-        run.listeners.push(Listener { name, path, value, since, filter, until, effect, first });
+        add(&entry.on.event, listened, until, ListenerEffect::Cancel);
     }
     for wanted in &workflow.waits_for {
         let Some((path, value)) = wanted.values(&candidate.event.data) else { continue };
-        let (name, filter, until) = (wanted.event.clone(), None, None);
         let effect = ListenerEffect::Keep { kept: 0, dropped: 0, last: since };
-        let first = run.listeners.is_empty();
-        run.listeners.push(Listener { name, path, value, since, filter, until, effect, first });
+        add(&wanted.event, (path, value, None), None, effect);
     }
     // No latch of the values: of an event and an admission that are committed at the same time,
     // either may be first (spec L29, L35).
